@@ -107,7 +107,6 @@ Result<VdsoPatch> VdsoPatch::of(Address start, Bytes original) {
   patch.start_ = start;
   patch.original_ = std::move(original);
   patch.patched_ = patch.original_;
-  patch.clocks_end_ = start + patch.original_.size();
   bool fits = true, any = false;
   for_each_symbol(patch.original_, [&](std::string_view name, uint64_t offset) {
     const auto known =
@@ -116,8 +115,6 @@ Result<VdsoPatch> VdsoPatch::of(Address start, Bytes original) {
     const Bytes code = code_for(known->second);
     fits = fits && offset <= patch.patched_.size() && code.size() <= patch.patched_.size() - offset;
     if (fits) std::copy(code.begin(), code.end(), patch.patched_.begin() + static_cast<ptrdiff_t>(offset));
-    // The kernel links it, and what it calls, after the others (arch/x86/entry/vdso/Makefile).
-    if (known->second == __NR_getrandom) patch.clocks_end_ = std::min(patch.clocks_end_, start + offset);
     patch.functions_.push_back({start + offset, start + offset + code.size()});
     any = true;
   });

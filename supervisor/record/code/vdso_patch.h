@@ -32,13 +32,11 @@ class VdsoPatch {
   // interrupted here has made its function's call, or has the result, it continues where the function returns, and
   // otherwise at the function's beginning. False if it need not be moved.
   bool move_out(const Memory& memory, Address& ip, Address& sp) const;
-  // Whether this is code of its functions that read clocks or processors, which keep nothing in vector registers.
-  bool reads_clock(Address ip) const { return ip >= start_ && ip < clocks_end_; }
   // As an image has it.
   Mapping mapping() const;
 
  private:
-  Address start_ = 0, instruction_ = 0, clocks_end_ = 0;
+  Address start_ = 0, instruction_ = 0;
   Bytes original_, patched_;
   std::vector<AddressRange> functions_;  // what the patch consists of
   bool was_patched_ = false;

@@ -15,7 +15,6 @@
 #include "supervisor/record/stops/code_patching.h"
 #include "supervisor/record/stops/ends.h"
 #include "supervisor/record/stops/signal_delivery.h"
-#include "supervisor/record/stops/signal_frames.h"
 #include "supervisor/record/tracees/thread_control.h"
 #include "supervisor/record/tracees/tracees.h"
 #include "supervisor/tier/registers.h"
@@ -184,36 +183,10 @@ Result<void> NativeState::leave_vdso(Thread& thread) {
   return calls_.step_out(caller_of(thread), thread.process->vdso_patch->range());
 }
 
-// Its handlers may have interrupted functions that read a clock. These go on to their ends now, and the handlers return
-// to what follows. They use less of the stack than the kernel leaves free above a handler's frame.
-Result<void> NativeState::finish_interrupted(Thread& thread) {
-  user_regs_struct regs;
-  if (!tracer_.get_regs(thread.tid, regs)) return was_killed();
-  const Memory& memory = thread.process->memory;
-  const VdsoPatch& vdso = *thread.process->vdso_patch;
-  for (const Address at : saved_registers(memory, regs.rsp, [&](Address ip) { return vdso.reads_clock(ip); })) {
-    SavedRegisters saved{};
-    if (!memory.get(at, saved)) continue;
-    user_regs_struct interrupted = regs;
-    saved.put_into(interrupted);
-    no_call(interrupted);
-    tracer_.set_regs(thread.tid, interrupted);
-    TRY(leave_vdso(thread));
-    if (!tracer_.get_regs(thread.tid, interrupted)) return was_killed();
-    saved.take_from(interrupted);
-    memory.put(at, saved);
-  }
-  tracer_.set_regs(thread.tid, regs);
-  return {};
-}
-
 Result<void> NativeState::take_vdso(Process& process) {
   ASSIGN_OR_RETURN(VdsoPatch patch, VdsoPatch::of_process(process.pid, process.memory));
   process.vdso_patch = std::make_shared<const VdsoPatch>(std::move(patch));
-  for (Thread* const thread : threads_of(process)) {
-    TRY(leave_vdso(*thread));
-    TRY(finish_interrupted(*thread));
-  }
+  for (Thread* const thread : threads_of(process)) TRY(leave_vdso(*thread));
   if (!process.vdso_patch->apply(process.memory)) return Error{"its vDSO cannot be written to"};
   return {};
 }

@@ -61,7 +61,6 @@ class NativeState {
                                const std::function<Result<int64_t>(Address memory)>& call);
   Result<void> start_handler(Thread& thread, Others others);
   Result<void> leave_vdso(Thread& thread);
-  Result<void> finish_interrupted(Thread& thread);
   Result<void> take_vdso(Process& process);
   Result<void> take(Thread& thread);
   Result<void> take_area(Thread& thread);
