@@ -8,7 +8,7 @@ import subprocess
 import live
 from criu_tools import NO_GROUPS, NOT_ROOT, criu_path
 from harness import TESTS, Skip, compiled, needs, test
-from live import COUNTING, MASTER, SIGNALS, THREADS, calls, record, receipts
+from live import COUNTING, MASTER, THREADS, calls, receipts, record, record_signals
 
 
 class Images:
@@ -89,11 +89,7 @@ def output(ctx):
 @test("images/signals")
 def signals(ctx):
     """Handlers, ignored and blocked signals, directory and umask."""
-    ctx.fresh_work()
-    (ctx.work / "below").mkdir()
-    (ctx.work / "below" / "note").write_text("here")
-    (ctx.work / "s.py").write_text(SIGNALS)
-    recorded = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "/usr/bin/python3", "s.py", cwd=ctx.work), 0)
+    recorded = record_signals(ctx)
     export(ctx, f"1@{calls(ctx, '1', r'^getppid.')[100]}").expect_end(recorded, "signals")
 
 

@@ -201,6 +201,15 @@ def record(ctx, *command, status=0, **files):
     return ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", *command, cwd=ctx.work), status)
 
 
+def record_signals(ctx):
+    """Records SIGNALS, with the directory and the file that it wants."""
+    ctx.fresh_work()
+    (ctx.work / "below").mkdir()
+    (ctx.work / "below" / "note").write_text("here")
+    (ctx.work / "s.py").write_text(SIGNALS)
+    return ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "/usr/bin/python3", "s.py", cwd=ctx.work), 0)
+
+
 def calls(ctx, unit, pattern):
     """The numbers of a unit's events whose text matches."""
     shown = ctx.expect_status(ctx.redrive("dump", ctx.trace, unit), 0).stdout
@@ -257,11 +266,7 @@ def output(ctx):
 @test("live/signals")
 def signals(ctx):
     """Handlers, ignored and blocked signals, directory and umask are as they were."""
-    ctx.fresh_work()
-    (ctx.work / "below").mkdir()
-    (ctx.work / "below" / "note").write_text("here")
-    (ctx.work / "s.py").write_text(SIGNALS)
-    recorded = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "/usr/bin/python3", "s.py", cwd=ctx.work), 0)
+    recorded = record_signals(ctx)
     asked = calls(ctx, "1", r"^getppid\(")
     expect_end(ctx, live(ctx, f"1@{asked[100]}"), recorded, "signals")
 
