@@ -56,12 +56,16 @@ Result<void> Attacher::attach(pid_t pid) {
   return {};
 }
 
+std::set<Attacher::Object> Attacher::changeable_in(const AttachableTree& tree) {
+  std::set<Object> all;
+  for (const Attachable& process : tree.processes) all.insert(process.changeable.begin(), process.changeable.end());
+  return all;
+}
+
 // What they share is read while all are stopped. How much that is may change until then.
 void Attacher::prepare_buffers(const AttachableTree& tree) {
-  std::set<Object> changeable, seen;
-  for (const Attachable& process : tree.processes) {
-    changeable.insert(process.changeable.begin(), process.changeable.end());
-  }
+  const std::set<Object> changeable = changeable_in(tree);
+  std::set<Object> seen;
   uint64_t pages = 0;
   for (const Attachable& process : tree.processes) {
     const auto table = PageTable::open(process.pid);
@@ -89,10 +93,7 @@ Result<void> Attacher::look_again(AttachableTree& tree) {
 }
 
 std::vector<Attacher::Mapped> Attacher::make_units(const AttachableTree& tree) {
-  std::set<Object> changeable;
-  for (const Attachable& process : tree.processes) {
-    changeable.insert(process.changeable.begin(), process.changeable.end());
-  }
+  std::set<Object> changeable = changeable_in(tree);
   std::vector<Mapped> mapped;
   for (const pid_t pid : process_tree(tree.roots)) {
     const auto found = std::find_if(tree.processes.begin(), tree.processes.end(),

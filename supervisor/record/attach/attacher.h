@@ -86,6 +86,7 @@ class Attacher {
     const Attachable* process;
     MappedFiles files;
   };
+  static std::set<Object> changeable_in(const AttachableTree& tree);
   void prepare_buffers(const AttachableTree& tree);
   std::vector<Mapped> make_units(const AttachableTree& tree);
   static std::vector<std::vector<Mapped*>> groups(std::vector<Mapped>& mapped, const std::set<Object>& changeable);
