@@ -250,12 +250,15 @@ void note_received(const FinishedCall& call, OpenObject& object) {
   }
 }
 
-// Signals that were read as data are not pending any more.
-void take_signals(const FinishedCall& call) {
+// A signal that was accepted by a call is not pending any more.
+void accept_signal(const FinishedCall& call, int number) {
+  if (!call.thread.pending.take(number)) call.process.pending.take(number);
+}
+void read_signals(const FinishedCall& call) {
   const auto bytes = static_cast<uint64_t>(call.event.result);
   for (uint64_t at = 0; at + sizeof(signalfd_siginfo) <= bytes; at += sizeof(signalfd_siginfo)) {
     uint32_t signal = 0;
-    if (written(call.event, call.event.args[1] + at, signal)) call.process.pending.take(as_int(signal));
+    if (written(call.event, call.event.args[1] + at, signal)) accept_signal(call, as_int(signal));
   }
 }
 
@@ -265,7 +268,7 @@ void note_read(const FinishedCall& call, OpenObject& object) {
     object.last_read = call.past;
     object.last_read_at = *object.offset;
   }
-  if (object.kind == Kind::signalfd) take_signals(call);
+  if (object.kind == Kind::signalfd) read_signals(call);
   if (object.kind == Kind::eventfd) {
     object.users.insert(call.past.event.unit);
     uint64_t value = 0;
@@ -488,22 +491,54 @@ void cannot_be_remade(const FinishedCall& call) {
 }
 void change_identity(const FinishedCall& call) { call.process.identities.push_back(call.past); }
 
-void kill_process(const FinishedCall& call, int32_t pid, uint64_t signal) {
-  ProcessModel* const target = signal ? call.model.process_of(pid) : nullptr;
-  if (target && !target->ended) target->pending.add(as_int(signal));
+// ---- Signals
+
+PendingSignal signal_sent(const FinishedCall& call, uint64_t number, int code) {
+  return {as_int(number), code, call.process.pid, 0, {}};
+}
+PendingSignal signal_queued(const FinishedCall& call, uint64_t number) {
+  return {as_int(number), SI_QUEUE, call.process.pid, 0, call.past};
+}
+void send_to_process(ProcessModel* target, const PendingSignal& signal) {
+  if (target && !target->ended && signal.number) target->pending.add(signal);
 }
 void kill(const FinishedCall& call) {
   const auto pid = static_cast<int32_t>(call.event.args[0]);
-  if (pid > 0) kill_process(call, pid, call.event.args[1]);
+  const PendingSignal signal = signal_sent(call, call.event.args[1], SI_USER);
+  if (pid > 0) return send_to_process(call.model.process_of(pid), signal);
+  constexpr int32_t kAllOthers = -1;
+  const int32_t group = pid == 0 ? call.process.group : -pid;
+  for (auto& [name, process] : call.model.processes()) {
+    const bool receives = pid == kAllOthers ? &process != &call.process : process.group == group;
+    if (receives) send_to_process(&process, signal);
+  }
+}
+void send_to_thread(const FinishedCall& call, uint64_t tid, const PendingSignal& signal) {
+  ThreadModel* const target = call.model.thread_numbered(as_int(tid));
+  if (target && signal.number) target->pending.add(signal);
+}
+void tkill(const FinishedCall& call) {
+  send_to_thread(call, call.event.args[0], signal_sent(call, call.event.args[1], SI_TKILL));
 }
 void tgkill(const FinishedCall& call) {
-  kill_process(call, static_cast<int32_t>(call.event.args[1]), call.event.args[2]);
+  send_to_thread(call, call.event.args[1], signal_sent(call, call.event.args[2], SI_TKILL));
 }
-// A signal that was accepted by a call is not pending any more.
+void rt_sigqueueinfo(const FinishedCall& call) {
+  send_to_process(call.model.process_of(as_int(call.event.args[0])), signal_queued(call, call.event.args[1]));
+}
+void rt_tgsigqueueinfo(const FinishedCall& call) {
+  send_to_thread(call, call.event.args[1], signal_queued(call, call.event.args[2]));
+}
+void pidfd_send_signal(const FinishedCall& call) {
+  const OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object || object->made.number != SYS_pidfd_open) return;
+  const bool queued = call.event.args[2] != 0;
+  send_to_process(call.model.process_of(as_int(object->made.args[0])),
+                  queued ? signal_queued(call, call.event.args[1]) : signal_sent(call, call.event.args[1], SI_USER));
+}
 void rt_sigtimedwait(const FinishedCall& call) {
-  call.process.pending.take(as_int(static_cast<uint64_t>(call.event.result)));
+  accept_signal(call, as_int(static_cast<uint64_t>(call.event.result)));
 }
-
 void wait4(const FinishedCall& call) {
   const auto pid = static_cast<int32_t>(call.event.result);
   int status = 0;
@@ -607,7 +642,11 @@ const std::unordered_map<int64_t, Effect>& effects() {
       {SYS_setresuid, change_identity},
       {SYS_setresgid, change_identity},
       {SYS_kill, kill},
+      {SYS_tkill, tkill},
       {SYS_tgkill, tgkill},
+      {SYS_rt_sigqueueinfo, rt_sigqueueinfo},
+      {SYS_rt_tgsigqueueinfo, rt_tgsigqueueinfo},
+      {SYS_pidfd_send_signal, pidfd_send_signal},
       {SYS_wait4, wait4},
       {SYS_waitid, waitid},
   };

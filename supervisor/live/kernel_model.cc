@@ -102,6 +102,13 @@ ProcessModel* KernelModel::process_of(int32_t pid) {
   return nullptr;
 }
 
+ThreadModel* KernelModel::thread_numbered(int32_t tid) {
+  for (auto& [name, thread] : threads_) {
+    if ((thread.tid ? thread.tid : processes_[{name.first, thread.process}].pid) == tid) return &thread;
+  }
+  return nullptr;
+}
+
 ThreadModel& KernelModel::thread_of(UnitId unit, ThreadSerial thread) { return threads_[{unit, thread}]; }
 
 void KernelModel::apply(UnitId unit, EventIndex index, const Event& event) {
@@ -279,14 +286,21 @@ void KernelModel::end_process(const ProcessName& name, int32_t status) {
   process.descriptors = std::make_shared<DescriptorTable>();
   if (!process.parent) return;
   const auto parent = processes_.find(*process.parent);
-  if (parent != processes_.end()) parent->second.pending.add(SIGCHLD);
+  if (parent == processes_.end()) return;
+  constexpr int kSignal = 0x7f;
+  PendingSignal ended{SIGCHLD, CLD_EXITED, process.pid, status >> kExitStatusShift, {}};
+  if (status & kSignal) {
+    ended.code = CLD_KILLED;
+    ended.status = status & kSignal;
+  }
+  parent->second.pending.add(ended);
 }
 
 void KernelModel::deliver(UnitId unit, const Event& signal) {
   ThreadModel& thread = thread_of(unit, signal.thread);
   const ProcessName name{unit, thread.process};
   ProcessModel& process = processes_[name];
-  process.pending.take(signal.number);
+  if (!thread.pending.take(signal.number)) process.pending.take(signal.number);
   if (signal.fatal) return end_process(name, signal.number);
   auto& before = thread.masks_before_handlers;
   if (before.size() == kMostHandlers) before.erase(before.begin());

@@ -42,7 +42,9 @@ class KernelModel {
 
   // For the functions that know what single calls do.
   std::vector<OpenObject>& objects() { return objects_; }
+  std::map<ProcessName, ProcessModel>& processes() { return processes_; }
   ProcessModel* process_of(int32_t pid);  // that has not ended and was not waited for; also by a thread's number
+  ThreadModel* thread_numbered(int32_t tid);
 
  private:
   ThreadModel& thread_of(UnitId unit, ThreadSerial thread);

@@ -5,6 +5,7 @@
 // the event of the call, whose inputs somebody else finds out (WantedInputs).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -101,6 +102,40 @@ struct MaskChange {
   std::optional<PastCall> action;
 };
 
+// A signal on its way, as its receiver's siginfo_t will say.
+struct PendingSignal {
+  int number = 0;
+  int code = 0;  // si_code
+  int32_t sender = 0;
+  int32_t status = 0;              // SIGCHLD
+  std::optional<PastCall> queued;  // a call that has given all of its siginfo_t (rt_sigqueueinfo(2))
+};
+
+// Signals that were sent to a process or a thread and have not arrived, the oldest first. Of those before the real-time
+// signals, there is at most one each (signal(7)).
+class PendingSignals {
+ public:
+  void add(PendingSignal signal) {
+    constexpr int kFirstRealTime = 32;
+    if (signal.number >= kFirstRealTime || find(signal.number) == all_.end()) all_.push_back(std::move(signal));
+  }
+  bool take(int number) {  // false: none is pending
+    const auto found = find(number);
+    if (found == all_.end()) return false;
+    all_.erase(found);
+    return true;
+  }
+  void clear() { all_.clear(); }
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+
+ private:
+  std::vector<PendingSignal>::iterator find(int number) {
+    return std::find_if(all_.begin(), all_.end(), [&](const PendingSignal& its) { return its.number == number; });
+  }
+  std::vector<PendingSignal> all_;
+};
+
 struct ThreadModel {
   ProcessSerial process = 0;
   int32_t tid = 0;  // as the program knows it; 0: the number of its process
@@ -110,31 +145,12 @@ struct ThreadModel {
   uint64_t robust_list = 0, robust_length = 0;
   uint64_t clear_tid = 0;
   int64_t interrupted = -1;  // the last call that restart_syscall(2) continues
+  PendingSignals pending;
 };
 
 struct SignalAction {
   PastCall call;
   bool program_changed = false;  // since then, which has taken handlers away
-};
-
-// Signals that were sent to a process and have not arrived. Of those before the real-time signals, there is at most one
-// each (signal(7)).
-class PendingSignals {
- public:
-  void add(int signal) {
-    constexpr int kFirstRealTime = 32;
-    if (signal >= kFirstRealTime || !all_.contains(signal)) all_.insert(signal);
-  }
-  void take(int signal) {
-    if (const auto found = all_.find(signal); found != all_.end()) all_.erase(found);
-  }
-  bool contains(int signal) const { return all_.contains(signal); }
-  void clear() { all_.clear(); }
-  auto begin() const { return all_.begin(); }
-  auto end() const { return all_.end(); }
-
- private:
-  std::multiset<int> all_;
 };
 
 struct ProcessModel {
@@ -148,7 +164,7 @@ struct ProcessModel {
   std::map<uint64_t, PastCall> timers;  // setitimer, by which
   std::optional<PastCall> alarm;
   std::vector<PastCall> identities;  // setuid and the like
-  PendingSignals pending;
+  PendingSignals pending;            // for any of its threads
   bool leads_session = false;
   int32_t group = 0;       // 0: as it was when the recording began
   std::string not_remade;  // why it cannot live again; empty if it can

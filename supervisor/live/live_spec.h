@@ -94,6 +94,7 @@ struct LiveThread {
   uint64_t robust_list = 0, robust_length = 0;
   uint64_t clear_tid = 0;
   std::string name;
+  std::vector<siginfo_t> pending;
 };
 
 struct LiveProcess {
@@ -111,7 +112,7 @@ struct LiveProcess {
   uint64_t stack_limit = 0;
   std::map<int, KernelAction> actions;
   std::map<uint64_t, itimerval> timers;
-  std::vector<int> pending;
+  std::vector<siginfo_t> pending;  // for any of its threads
   std::vector<LiveThread> threads;  // the first is the process's first
 };
 

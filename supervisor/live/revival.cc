@@ -229,12 +229,11 @@ Result<bool> Revival::deliver_first() {
 
 Result<void> Revival::let_go(std::optional<UnitId> only) {
   for (auto each = transplants_.begin(); each != transplants_.end();) {
-    const LiveProcess& process = spec_.processes[each->first];
-    if (only && process.unit != *only) {
+    if (only && spec_.processes[each->first].unit != *only) {
       ++each;
       continue;
     }
-    TRY(each->second.let_go(process, stopped_));
+    TRY(each->second.let_go(stopped_));
     each = transplants_.erase(each);
   }
   return {};

@@ -257,6 +257,7 @@ Result<void> SpecMaker::want_inputs(WantedInputs& inputs) {
     }
     inputs.want(thread.alternate_stack);
     inputs.want(thread.name);
+    for (const PendingSignal& signal : thread.pending) inputs.want(signal.queued);
     if (thread.born && thread.born->number == SYS_clone3) inputs.want(thread.born);
   }
   return {};
@@ -295,6 +296,7 @@ void SpecMaker::want_process(const ProcessModel& process, WantedInputs& inputs) 
   for (const auto& [signal, action] : process.actions) inputs.want(action.call.event);
   for (const auto& [resource, call] : process.limits) inputs.want(call.event);
   for (const auto& [which, call] : process.timers) inputs.want(call.event);
+  for (const PendingSignal& signal : process.pending) inputs.want(signal.queued);
 }
 
 // ---- Objects
@@ -580,6 +582,23 @@ uint64_t mask_of(const std::vector<MaskChange>& changes, const WantedInputs& inp
   return mask & ~(bit(SIGKILL) | bit(SIGSTOP));
 }
 
+std::vector<siginfo_t> signals_of(const PendingSignals& pending, const WantedInputs& inputs) {
+  std::vector<siginfo_t> out;
+  for (const PendingSignal& signal : pending) {
+    siginfo_t info{};
+    if (signal.queued) info = inputs.value<siginfo_t>(signal.queued->event).value_or(info);
+    info.si_signo = signal.number;
+    if (!signal.queued) {
+      info.si_code = signal.code;
+      info.si_pid = signal.sender;
+      info.si_uid = getuid();
+      info.si_status = signal.status;
+    }
+    out.push_back(info);
+  }
+  return out;
+}
+
 }  // namespace
 
 // What a call will return that has already done its work: others have received what it sends.
@@ -616,6 +635,7 @@ Result<LiveThread> SpecMaker::thread_of(KernelModel::ThreadName name, const Thre
     if (asked.flags & CLONE_CHILD_CLEARTID) out.clear_tid = asked.child_tid;
   }
   if (model.name) out.name = inputs.text(model.name->event);
+  out.pending = signals_of(model.pending, inputs);
   if (const Event* const entered = past_.model.call_of(name); entered && state.in_syscall) {
     ASSIGN_OR_RETURN(const auto result, result_to_come(name, *entered));
     const int64_t number = entered->number == SYS_restart_syscall ? model.interrupted : entered->number;
@@ -680,7 +700,7 @@ Result<void> SpecMaker::add_processes(const WantedInputs& inputs, const std::map
     if (process.alarm && process.alarm->args[0]) {
       out.timers[ITIMER_REAL].it_value.tv_sec = static_cast<time_t>(process.alarm->args[0]);
     }
-    out.pending.assign(process.pending.begin(), process.pending.end());
+    out.pending = signals_of(process.pending, inputs);
     const auto state = states.find(name.first);
     if (state == states.end()) return Error{fmt::format("unit {} does not stand there", name.first)};
     for (const ProcessState& its : state->second.processes) {

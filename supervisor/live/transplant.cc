@@ -266,10 +266,32 @@ Result<void> Transplant::give_threads(const LiveProcess& process) {
   return {};
 }
 
+// A thread may send itself signals that say that they come from others.
+Result<void> Transplant::send_pending(size_t i, const LiveProcess& process) {
+  const uint64_t all = ~0ull;
+  if (ptrace(PTRACE_SETSIGMASK, tids_[i], sizeof all, &all) != 0) {
+    return errno_error("cannot block the signals of a thread that is to live");
+  }
+  LiveCalls calls(tids_[i], memory_);
+  const auto pid = static_cast<uint64_t>(process.pid), tid = static_cast<uint64_t>(process.threads[i].tid);
+  for (const siginfo_t& info : process.threads[i].pending) {
+    ASSIGN_OR_RETURN(const uint64_t place, calls.put(&info, sizeof info));
+    TRY(calls.must("send a pending signal", SYS_rt_tgsigqueueinfo,
+                   {pid, tid, static_cast<uint64_t>(info.si_signo), place}));
+  }
+  if (i != 0) return {};
+  for (const siginfo_t& info : process.pending) {
+    ASSIGN_OR_RETURN(const uint64_t place, calls.put(&info, sizeof info));
+    TRY(calls.must("send a pending signal", SYS_rt_sigqueueinfo, {pid, static_cast<uint64_t>(info.si_signo), place}));
+  }
+  return {};
+}
+
 Result<void> Transplant::finish(const LiveProcess& process) {
   for (size_t i = process.threads.size(); i-- > 0;) {
     const LiveThread& thread = process.threads[i];
     LiveCalls calls(tids_[i], memory_);
+    TRY(send_pending(i, process));
     TRY(calls.call(SYS_set_tid_address, {thread.clear_tid}));
     if (thread.robust_list) {
       TRY(calls.must("set the list of robust futexes", SYS_set_robust_list,
@@ -321,8 +343,7 @@ Result<void> Transplant::finish(const LiveProcess& process) {
   return {};
 }
 
-Result<void> Transplant::let_go(const LiveProcess& process, bool stopped) {
-  for (const int signal : process.pending) kill(pid_, signal);
+Result<void> Transplant::let_go(bool stopped) {
   if (stopped) kill(pid_, SIGSTOP);
   for (const pid_t tid : tids_) {
     if (ptrace(PTRACE_DETACH, tid, nullptr, nullptr) == 0) continue;

@@ -50,7 +50,7 @@ class Transplant {
   // All of it is there: takes away what only we needed.
   Result<void> finish(const LiveProcess& process);
   // It runs, or stands stopped (SIGSTOP).
-  Result<void> let_go(const LiveProcess& process, bool stopped);
+  Result<void> let_go(bool stopped);
 
  private:
   Transplant(pid_t pid, Memory memory) : pid_(pid), memory_(std::move(memory)) {}
@@ -59,6 +59,7 @@ class Transplant {
                    UnitId unit);
   Result<void> fill(const ProcessState& state, const Memory& from, MappedPaths& paths);
   Result<void> describe_layout(const ProcessState& state, const Memory& from, MappedPaths& paths);
+  Result<void> send_pending(size_t thread, const LiveProcess& process);
   Result<int> open(const std::string& path, int flags);
 
   pid_t pid_;

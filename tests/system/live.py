@@ -430,6 +430,16 @@ def programs(ctx):
             ctx.expect(outcome.stdout.startswith("ok"), outcome, f"{name} is wrong from event {event} on")
 
 
+@test("live/pending_signals")
+def pending_signals(ctx):
+    """Signals wait for whom they were sent to, with what their senders have said."""
+    binary = program(ctx.options, "queued_signals")
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", binary, cwd=ctx.work), 0)
+    for event in (calls(ctx, "1", r"^getppid\(")[0], calls(ctx, "1", r"^wait4\(")[0]):
+        outcome = live(ctx, "--break", f"1@{event}")
+        ctx.expect(outcome.stdout.startswith("ok"), outcome, f"the program is wrong from event {event} on")
+
+
 @test("live/shared")
 def shared(ctx):
     """Memory that processes share, in two objects."""

@@ -67,6 +67,11 @@ class Story {
 
 constexpr uint64_t kPath = 0x1000, kBuffer = 0x2000;
 
+int pending_in(const PendingSignals& signals, int number) {
+  return static_cast<int>(
+      std::count_if(signals.begin(), signals.end(), [&](const auto& its) { return its.number == number; }));
+}
+
 }  // namespace
 
 TEST_CASE("KernelModel: a program begins with three descriptors from outside") {
@@ -188,7 +193,9 @@ TEST_CASE("KernelModel: a process that has ended is waited for once") {
   story.happens();
   CHECK(story.process(2).ended);
   CHECK_EQ(story.process(2).wait_status, 7 << 8);
-  CHECK(story.process().pending.contains(SIGCHLD));
+  CHECK_EQ(pending_in(story.process().pending, SIGCHLD), 1);
+  CHECK_EQ(story.process().pending.begin()->sender, 101);
+  CHECK_EQ(story.process().pending.begin()->status, 7);
   CHECK_FALSE(story.process(2).waited_for);
   story.make(SYS_wait4, {~0ull, 0, 0, 0}, 101);
   CHECK(story.process(2).waited_for);
@@ -197,11 +204,11 @@ TEST_CASE("KernelModel: a process that has ended is waited for once") {
 TEST_CASE("KernelModel: a signal is pending until it is delivered; its handler's mask ends with it") {
   Story story;
   story.make(SYS_kill, {100, SIGUSR1}, 0);
-  CHECK(story.process().pending.contains(SIGUSR1));
+  CHECK_EQ(pending_in(story.process().pending, SIGUSR1), 1);
   Event& signal = story.call(SIGUSR1, {}, 0);
   signal.kind = EventKind::signal;
   story.happens();
-  CHECK_FALSE(story.process().pending.contains(SIGUSR1));
+  CHECK_EQ(pending_in(story.process().pending, SIGUSR1), 0);
   CHECK_EQ(story.model.threads().at({1, 0}).mask.size(), 1);
   story.make(SYS_rt_sigreturn, {}, 0);
   CHECK(story.model.threads().at({1, 0}).mask.empty());
@@ -214,10 +221,35 @@ TEST_CASE("KernelModel: a signal of the kernel's is pending once, a real-time si
     story.make(SYS_kill, {100, static_cast<uint64_t>(SIGRTMIN)}, 0);
   }
   const auto& pending = story.process().pending;
-  CHECK_EQ(std::count(pending.begin(), pending.end(), SIGUSR1), 1);
-  CHECK_EQ(std::count(pending.begin(), pending.end(), SIGRTMIN), 3);
+  CHECK_EQ(pending_in(pending, SIGUSR1), 1);
+  CHECK_EQ(pending_in(pending, SIGRTMIN), 3);
   story.make(SYS_rt_sigtimedwait, {0, 0, 0, 8}, SIGRTMIN);
-  CHECK_EQ(std::count(pending.begin(), pending.end(), SIGRTMIN), 2);
+  CHECK_EQ(pending_in(pending, SIGRTMIN), 2);
+}
+
+TEST_CASE("KernelModel: a signal that was sent to a thread waits for that thread") {
+  Story story;
+  story.make(SYS_tgkill, {100, 100, SIGUSR1}, 0);
+  story.make(SYS_kill, {100, SIGUSR1}, 0);
+  const auto& thread = story.model.threads().at({1, 0});
+  CHECK_EQ(pending_in(thread.pending, SIGUSR1), 1);
+  CHECK_EQ(pending_in(story.process().pending, SIGUSR1), 1);
+  story.make(SYS_rt_sigtimedwait, {0, 0, 0, 8}, SIGUSR1);
+  CHECK_EQ(pending_in(thread.pending, SIGUSR1), 0);
+  CHECK_EQ(pending_in(story.process().pending, SIGUSR1), 1);
+}
+
+TEST_CASE("KernelModel: a signal to a group reaches its processes") {
+  Story story;
+  story.fork(2, 101);
+  story.make(SYS_kill, {0, SIGUSR1}, 0);
+  CHECK_EQ(pending_in(story.process(2).pending, SIGUSR1), 1);
+  story.make(SYS_setpgid, {101, 101}, 0);
+  story.make(SYS_kill, {0, SIGUSR2}, 0);
+  CHECK_EQ(pending_in(story.process(2).pending, SIGUSR2), 0);
+  story.make(SYS_kill, {static_cast<uint64_t>(-101), SIGUSR2}, 0);
+  CHECK_EQ(pending_in(story.process(2).pending, SIGUSR2), 1);
+  CHECK_EQ(pending_in(story.process().pending, SIGUSR2), 1);
 }
 
 TEST_CASE("KernelModel: a call that is in progress does nothing before its end") {
