@@ -5,16 +5,19 @@ CXXFLAGS ?= -O2 -g
 LDFLAGS  ?=
 PREFIX   ?= /usr/local
 WARN     := -Wall -Wextra -Werror
-ALL_CXXFLAGS = -std=c++20 $(WARN) -I. -pthread -D_GNU_SOURCE -MMD -MP $(CXXFLAGS)
+ALL_CXXFLAGS = -std=c++20 $(WARN) -I. -I$(BUILD) -pthread -D_GNU_SOURCE -MMD -MP $(CXXFLAGS)
 # The compiler's unwinder comes before libunwind, which would otherwise handle exceptions too, with system calls of its own.
-LIBS     := -lsqlite3 -lzstd -lxxhash -lfmt -lcapstone -lseccomp -lgcc_s -lunwind-x86_64 -lunwind -pthread
+LIBS     := -lsqlite3 -l:libprotobuf-lite.a -lzstd -lxxhash -lfmt -lcapstone -lseccomp -lgcc_s -lunwind-x86_64 -lunwind -pthread
 
 RECORD_ROOMS := front kernel settings code messages tracees memory checkpoints placement disguise stops attach
 LIB_DIRS := base logstore logstore/policy interceptors checkpoint \
   $(addprefix supervisor/,plan evaluation tier record $(addprefix record/,$(RECORD_ROOMS)) replay live session daemon service cli)
 MAIN_SRCS := supervisor/cli/main.cc supervisor/daemon/main.cc
 LIB_SRCS := $(filter-out $(MAIN_SRCS) base/sanitizer_reports.cc,$(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.cc)))
-LIB_OBJS := $(LIB_SRCS:%.cc=$(BUILD)/%.o) $(BUILD)/interceptors/inprocess/image.o
+# What protoc makes: build/X.pb.h, which is included as X.pb.h, and build/X.pb.cc.
+PROTOS   := $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.proto))
+PB_HEADERS := $(PROTOS:%.proto=$(BUILD)/%.pb.h)
+LIB_OBJS := $(LIB_SRCS:%.cc=$(BUILD)/%.o) $(PROTOS:%.proto=$(BUILD)/%.pb.o) $(BUILD)/interceptors/inprocess/image.o
 UNIT_SRCS := $(wildcard tests/unit/*.cc)
 UNIT_OBJS := $(UNIT_SRCS:%.cc=$(BUILD)/%.o)
 # Each of these becomes a program build/NAME that tests run.
@@ -64,7 +67,7 @@ $(BUILD)/libredrive.a: $(LIB_OBJS)
 
 # Linked at a fixed address, with its largest library inside. Otherwise relocating that library takes half of redrive's start-up, which is
 # part of each recording.
-$(BUILD)/redrive: $(BUILD)/supervisor/cli/main.o $(REPORTS) $(BUILD)/libredrive.a
+$(BUILD)/redrive: $(BUILD)/supervisor/cli/main.o $(BUILD)/interceptors/other_processors.o $(REPORTS) $(BUILD)/libredrive.a
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -no-pie -o $@ $^ $(subst -lcapstone,-l:libcapstone.a,$(LIBS))
 
 $(BUILD)/redrived: $(BUILD)/supervisor/daemon/main.o $(REPORTS) $(BUILD)/libredrive.a
@@ -79,9 +82,20 @@ $(BUILD)/$(notdir $(basename $(1))): $(BUILD)/$(basename $(1)).o $(REPORTS) $(BU
 endef
 $(foreach source,$(HELPER_SRCS),$(eval $(call helper_rule,$(source))))
 
-$(BUILD)/%.o: %.cc
+$(BUILD)/%.o: %.cc | $(PB_HEADERS)
 	@mkdir -p $(@D)
 	$(CXX) $(ALL_CXXFLAGS) -c -o $@ $<
+
+$(BUILD)/interceptors/other_processors.o: interceptors/other_processors.S
+	@mkdir -p $(@D)
+	$(CXX) -c -o $@ $<
+
+$(PB_HEADERS): $(BUILD)/%.pb.h: %.proto
+	@mkdir -p $(@D)
+	protoc --cpp_out=$(BUILD) $<
+
+$(PB_HEADERS:.h=.o): %.o: %.h $(PB_HEADERS)
+	$(CXX) $(filter-out $(WARN),$(ALL_CXXFLAGS)) -c -o $@ $*.cc
 
 # GCC 12 reports a wrong delete in a std::future of a std::variant.
 $(BUILD)/tests/unit/message_store_test.o: WARN += -Wno-free-nonheap-object
@@ -176,8 +190,8 @@ sanitized: tests
 	$(MAKE) unit
 	$(RUN) python3 tests/system/run.py --timeout-factor 10 $(SANITIZED_TESTS)
 
-tidy: ## run clang-tidy and check the rules of locks; all findings are fatal
-	clang-tidy --quiet $(LIB_SRCS) $(MAIN_SRCS) -- -std=c++20 -I. -D_GNU_SOURCE -Wthread-safety
+tidy: $(PB_HEADERS) ## run clang-tidy and check the rules of locks; all findings are fatal
+	clang-tidy --quiet $(LIB_SRCS) $(MAIN_SRCS) -- -std=c++20 -I. -isystem $(BUILD) -D_GNU_SOURCE -Wthread-safety
 
 format: ## run clang-format on all sources
 	clang-format -i $(MADE_HERE)
