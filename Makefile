@@ -1,7 +1,8 @@
 # redrive. `make` builds build/redrive; `make help` lists the targets.
 CXX      ?= g++
 BUILD    ?= build
-CXXFLAGS ?= -O2 -g
+# Backtraces have functions and lines; to look at variables, CXXFLAGS="-Og -g".
+CXXFLAGS ?= -O2 -g1
 LDFLAGS  ?=
 PREFIX   ?= /usr/local
 WARN     := -Wall -Wextra -Werror

@@ -57,8 +57,9 @@ gate::Call call_of(const SyscallRow& row) {
   call.truncate_flags = argument(row.truncate_arg);
   call.makes = row.new_descriptor;
   call.memory = row.memory;
-  if (row.fd_effect == FdEffect::closes) call.closes = 0;
-  if (row.fd_effect == FdEffect::replaces) call.closes = 1;
+  if (row.fd_effect == FdEffect::closes) call.closes = call.loses = 0;
+  if (row.fd_effect == FdEffect::replaces) call.closes = call.loses = 1;
+  if (row.fd_effect == FdEffect::ends) call.loses = 0;
   for (uint8_t i = 0; i < 6; ++i) {
     const Arg& arg = row.args[i];
     gate::Span span;

@@ -89,7 +89,7 @@ constexpr SyscallRow kRows[] = {
         .served(),
     emulate(SYS(sendmsg), fd, msg_in, val).sends(0).flags(2).blocks().served(),
     emulate(SYS(recvmsg), fd, msg_out, val).receives(0).flags(2).tests().served(),
-    emulate(SYS(shutdown), fd, val).served(),
+    emulate(SYS(shutdown), fd, val).effect(FdEffect::ends).served(),
     emulate(SYS(bind), fd, addr_in(2), val).served(),
     emulate(SYS(listen), fd, val).served(),
     emulate(SYS(getsockname), fd, out_pointee(2), in_out(4)).served(),

@@ -83,7 +83,13 @@ enum class FileChange : uint8_t {
 };
 
 // How the descriptor table changes: what a cache of "what is behind this fd" must forget.
-enum class FdEffect : uint8_t { none, closes, closes_range, replaces /* dup2, dup3: the second argument */ };
+enum class FdEffect : uint8_t {
+  none,
+  closes,
+  closes_range,
+  replaces,  // dup2, dup3: the second argument
+  ends,      // a connection, which may have no addresses any more then; the descriptor stays what it is
+};
 
 enum class ArgKind : uint8_t {
   none,     // unused
@@ -150,9 +156,9 @@ struct SyscallRow {
       false;  // may be repeated unsuccessfully in series: poll, epoll_wait, select, sched_yield, non-blocking receives
   // May be served without a stop by the code inside tracees (inprocess/). Such a row has no sub-rows. A call that may
   // sleep is served only while no other thread of the unit could run, or if one of the following fields says that it
-  // would not sleep. A call that closes a descriptor is served only if it is known what is behind that. A call that
-  // changes the memory layout is served only if it changes the program's own private memory, either anonymous or of
-  // files that the trace holds. A replay executes special calls at a stop.
+  // would not sleep. A call that closes a descriptor, or ends its connection, is served only if it is known what is
+  // behind that. A call that changes the memory layout is served only if it changes the program's own private memory,
+  // either anonymous or of files that the trace holds. A replay executes special calls at a stop.
   bool in_process = false;
   MemoryChange memory = MemoryChange::none;
   int8_t waits_on_arg = -1;  // a descriptor, as in Traffic's fd_arg: with O_NONBLOCK, the call does not sleep

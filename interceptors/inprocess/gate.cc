@@ -542,7 +542,7 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
 
 // ---- The table of descriptors
 
-bool may_close(const Slot& s, uint64_t descriptor) {
+bool may_lose(const Slot& s, uint64_t descriptor) {
   return is_set(s.known, descriptor) || is_set(s.fresh, descriptor);
 }
 
@@ -821,7 +821,7 @@ bool serve_call(Slot& s) {
   const Call& call = *found;
   if (s.restricted[regs.rax / 64] >> regs.rax % 64 & 1) return false;
   if (call.null != kNoArg && argument(regs, call.null)) return false;
-  if (call.closes != kNoArg && !may_close(s, argument(regs, call.closes))) return false;
+  if (call.loses != kNoArg && !may_lose(s, argument(regs, call.loses))) return false;
   if (call.changes_file && (changes_watched_file(s, call) || s.want_stop)) return false;
   uint16_t file = 0;
   if (!is_private_change(s, call, file) || opens_kernel_file(call, regs)) return false;

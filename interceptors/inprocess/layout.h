@@ -81,6 +81,7 @@ struct Call {
   bool changes_file = false;
   bool changes_path = false;
   uint8_t closes = kNoArg;  // the argument with a descriptor that the call closes
+  uint8_t loses = kNoArg;   // one of which cannot be found out after the call what is behind it
   NewDescriptor makes = NewDescriptor::none;
   MemoryChange memory = MemoryChange::none;
   // How to tell whether a call that may sleep would sleep. By its descriptor: not if O_NONBLOCK is set, or MSG_DONTWAIT
@@ -199,7 +200,7 @@ struct Slot {
   uint64_t sleeps;      // the last number
   uint64_t timeout[2];  // that a call has instead of its own
   // The descriptors whose objects the supervisor will still know when it reads the records written so far, even if they
-  // are closed by then. Only these may be closed in process.
+  // are closed by then. Only these may be closed in process, and their connections ended.
   uint64_t known[kDescriptors / 64];
   // Sockets that were never connected: nothing is behind them yet, so they may be closed too.
   uint64_t fresh[kDescriptors / 64];

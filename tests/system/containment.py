@@ -31,7 +31,7 @@ def register(attack, statuses):
         job = Job([workload(ctx.options, "jumps_out"), attack, victim])
         run_natively(ctx, job)
         record(ctx, job)
-        bystander = subprocess.Popen(["sleep", "600"])
+        bystander = subprocess.Popen(["sleep", "infinity"])
         try:
             for tier in ("in-process", "stops"):
                 replays(ctx, tier, victim, bystander)

@@ -135,6 +135,18 @@ def early_sends(ctx):
         raise Failure(f"unix streams with {counts} messages: {channels}")
 
 
+@test("reports/short_connections")
+def short_connections(ctx):
+    """Between whom a connection is, is known, however soon it is over, and however long its accept(2) has slept."""
+    for options in (PERIOD, ("--checkpoint-period", "20ms")):  # which wakes the sleeping ones
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        ctx.fresh_work()
+        recorded(ctx, "short_connections", options=options)
+        found = ctx.json("stats", ctx.trace)
+        if found["messages"] != 80:
+            raise Failure(f"{options}: {found['messages']} of 80 messages were recognized")
+
+
 @test("reports/plan")
 def plan(ctx):
     recorded(ctx)

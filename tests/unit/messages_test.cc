@@ -1,7 +1,10 @@
 // Which receives are messages, and what the policy makes of them. The pipe and the memory are this process's own.
 #include "supervisor/record/messages/messages.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -186,6 +189,37 @@ TEST_CASE("what is behind a descriptor is remembered until it is closed") {
   recording.close(end);
   CHECK_FALSE(recording.table.known.find(end));
   CHECK_FALSE(recording.receive("llo").receive);
+}
+
+TEST_CASE("the ends of a connection that was made by a call that stopped are known when they have ended it") {
+  Recording recording;
+  const Fd listener(socket(AF_INET, SOCK_STREAM, 0)), connected(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const at = reinterpret_cast<sockaddr*>(&address);
+  REQUIRE(bind(listener.get(), at, size) == 0);
+  REQUIRE(listen(listener.get(), 1) == 0);
+  REQUIRE(getsockname(listener.get(), at, &size) == 0);
+  REQUIRE(connect(connected.get(), at, size) == 0);
+  const Fd accepted(accept(listener.get(), nullptr, nullptr));
+  REQUIRE(accepted);
+  const auto call = [&](int64_t number, const Fd& fd, const auto& then) {
+    const std::array<uint64_t, 6> args{static_cast<uint64_t>(fd.get())};
+    return then(Messages::Call{*find_row(number, args), args, recording.memory, recording.table, recording.pidfd.get(),
+                               nullptr});
+  };
+  call(SYS_accept, listener, [&](const auto& its) { recording.messages.note_connection(its, accepted.get()); });
+  char byte = 0;
+  for (const Fd* const end : {&connected, &accepted}) shutdown(end->get(), SHUT_WR);
+  for (const Fd* const end : {&connected, &accepted}) REQUIRE(read(end->get(), &byte, 1) == 0);
+  REQUIRE(getpeername(accepted.get(), at, &size) == -1);
+  const auto ask = [&](const auto& its) { return recording.messages.endpoint(its, 0); };
+  const Endpoint* const end = call(SYS_read, accepted, ask);
+  REQUIRE(end);
+  CHECK(end->kind == Endpoint::Kind::stream);
+  CHECK_FALSE(call(SYS_read, connected, ask));  // nobody has asked in time
 }
 
 TEST_CASE("a birth is a message") {

@@ -49,7 +49,7 @@ void log_payload(Event& event, bool logged) {
 // The descriptors that the call closes, the first and the last.
 std::optional<std::pair<uint32_t, uint32_t>> closed_by(const Messages::Call& call) {
   const FdEffect effect = call.row.fd_effect;
-  if (effect == FdEffect::none) return std::nullopt;
+  if (effect == FdEffect::none || effect == FdEffect::ends) return std::nullopt;
   const auto first = static_cast<uint32_t>(call.args[effect == FdEffect::replaces ? 1 : 0]);
   return std::pair(first, effect == FdEffect::closes_range ? static_cast<uint32_t>(call.args[1]) : first);
 }
@@ -63,15 +63,25 @@ Messages::Messages(TraceWriter& writer, Policy& policy, bool independent)
 
 const Endpoint* Messages::endpoint(const Call& call, int fd_arg) {
   if (fd_arg < 0) return nullptr;  // a SysV queue
-  const int fd = static_cast<int>(call.args[static_cast<size_t>(fd_arg)]);
+  return endpoint_of(call, static_cast<int>(call.args[static_cast<size_t>(fd_arg)]));
+}
+
+const Endpoint* Messages::endpoint_of(const Call& call, int fd) {
   Endpoints& known = call.descriptors.known;
   if (const Endpoint* endpoint = known.find(fd)) return endpoint;
   // The descriptor is what it was when the call was made: descriptors that are not known here are not closed without a
-  // stop.
+  // stop, and neither are their connections ended.
   unsettled_ = channels_.resolve(call.pidfd, fd);
   if (!unsettled_ || !unsettled_->settled()) return unsettled_ ? &*unsettled_ : nullptr;
   if (call.gate) call.gate->set_known(call.descriptors, fd, true);
   return &known.set(fd, *unsettled_);
+}
+
+void Messages::note_connection(const Call& call, int64_t result) {
+  const NewDescriptor made = call.row.new_descriptor;
+  if (result < 0) return;
+  if (made == NewDescriptor::accepted) endpoint_of(call, static_cast<int>(result));
+  if (made == NewDescriptor::connected) endpoint(call, 0);
 }
 
 void Messages::forget_closed(const Call& call) {

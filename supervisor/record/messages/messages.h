@@ -70,6 +70,9 @@ class Messages {
   // ---- Descriptors
   // What is behind the descriptor in an argument, valid until the next call; null if that cannot be told.
   const Endpoint* endpoint(const Call& call, int fd_arg);
+  // Call this at the exit of a call that stops. If it has made a connection, finds out between whom: once both ends
+  // have ended it (shutdown(2)), nobody can tell, and that may be before the connection is used in a call that stops.
+  void note_connection(const Call& call, int64_t result);
   // Forgets the descriptors that the call closes, here and in the tables of the code inside the tracee.
   static void forget_closed(const Call& call);
   // Notes the descriptors that a served call has closed and made. The code inside the tracee has noted them already.
@@ -120,6 +123,7 @@ class Messages {
   void keep_held(const std::function<bool(EventRef receiver)>& is_wanted);
 
  private:
+  const Endpoint* endpoint_of(const Call& call, int fd);
   void note_made(const Call& call, const gate::Record& record);
   bool from_another_volume(UnitId receiver) const;
   bool match(const Call& call, const Endpoint& from, int64_t result, std::span<const uint8_t> content);

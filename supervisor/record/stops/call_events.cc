@@ -89,6 +89,7 @@ void CallEvents::close_stopped(Thread& thread, int64_t result) {
     const auto fd = static_cast<uint32_t>(thread.call.args[0]);
     process.gate->forget_fresh(fd, fd);
   }
+  messages_.note_connection(message_call(thread, process.memory), result);
   end_close(thread, result, 1, 1);
 }
 
