@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import socket
+import sys
 import time
 
 from bad_input import needs_mounts
@@ -356,7 +357,7 @@ def soak(ctx, seconds, keep_s, snapshots):
         began, reloaded, made = time.monotonic(), 0, []
         while (at := time.monotonic() - began) < seconds:
             for name in commands:
-                status = s.status("root", name)
+                status = patient_status(ctx, s, name)
                 seen[name].append((at, size_of(ctx.traces / name), memory_of(status["recorder"]), status["events"]))
             if at - reloaded > keep_s / 3:
                 reloaded = at
@@ -377,6 +378,16 @@ def soak(ctx, seconds, keep_s, snapshots):
             check_window(ctx, trace, (name,))
             shutil.rmtree(trace)
     return seen
+
+
+def patient_status(ctx, s, name):
+    """A disk on which others write can stop a recorder for longer than `status` waits (5 s)."""
+    for _ in range(6):
+        outcome = s.redrive("root", "status", "--json", name)
+        if "does not answer" not in outcome.stderr:
+            break
+        print(f"{name}: no answer for 5 s", file=sys.stderr)
+    return json.loads(ctx.expect_status(outcome, 0).stdout)
 
 
 def check_flat(seen, keep_s, settled_s):
