@@ -1,8 +1,10 @@
-// CRIU's files, and what is read of the lines that CRIU writes.
+// CRIU's files, what they say of a stub, and what is read of the lines that CRIU writes.
 #include "checkpoint/criu.h"
 
 #include "checkpoint/criu_files.h"
 #include "checkpoint/criu_images.pb.h"
+#include "checkpoint/criu_stub.h"
+#include "checkpoint/stub.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;
@@ -70,4 +72,37 @@ TEST_CASE("CRIU is new enough from 4.1 on") {
   for (const char* const version : {"4.0", "3.17.1", "of an unknown version", ""}) {
     CHECK_FALSE(is_criu_new_enough(version));
   }
+}
+
+TEST_CASE("each thread of a stub for CRIU is confined, and stands at a trap") {
+  constexpr uint8_t kBreakpoint = 0xcc;
+  const Bytes program = stub_program();
+  REQUIRE_LT(stub_trap() - kGateStart, program.size());
+  CHECK_EQ(program[stub_trap() - kGateStart], kBreakpoint);
+  for (const bool first : {true, false}) {
+    const criu::core_entry core = criu_stub::thread(first);
+    CHECK(core.IsInitialized());
+    CHECK_EQ(core.has_tc(), first);
+    CHECK_EQ(core.thread_info().gpregs().ip(), stub_trap());
+    const auto& creds = core.thread_core().creds();
+    for (const uint32_t id : {creds.uid(), creds.euid(), creds.suid(), creds.fsuid(), creds.gid(), creds.egid(),
+                              creds.sgid(), creds.fsgid()}) {
+      CHECK_EQ(id, 65534);
+    }
+    for (const auto* const set : {&creds.cap_inh(), &creds.cap_prm(), &creds.cap_eff(), &creds.cap_bnd()}) {
+      REQUIRE_EQ(set->size(), 2);
+      CHECK_EQ((*set)[0] | (*set)[1], 0);
+    }
+    CHECK_EQ(creds.no_new_privs(), 1);
+    CHECK_EQ(core.thread_core().seccomp_mode(), 2);
+  }
+}
+
+TEST_CASE("CRIU is given the filter that other stubs have") {
+  const StubTier tier{0x70010010, {0x70010000, 0x70020000}, 0x70011000};
+  const auto filter = stub_filter(kStubSyscallEnd, {kGateStart, kGateEnd}, tier);
+  const std::string bytes(reinterpret_cast<const char*>(filter.data()), filter.size() * sizeof filter.front());
+  const criu::seccomp_entry given = criu_stub::filters(tier);
+  REQUIRE_EQ(given.seccomp_filters_size(), 1);
+  CHECK(given.seccomp_filters(0).filter() == bytes);
 }
