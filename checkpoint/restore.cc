@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <set>
 
 #include "base/procfs.h"
@@ -15,17 +16,41 @@
 namespace redrive {
 namespace {
 
-// Puts pages into stubs and shared objects; adjacent pages are written as one piece.
+// Maps all of a stub's memory, then fills it.
+class StubFiller final : public ProcessMaker {
+ public:
+  static Result<std::unique_ptr<ProcessMaker>> begin(const ProcessPlan& plan) {
+    ASSIGN_OR_RETURN(Stub stub, Stub::spawn(plan.tier));
+    StubCalls calls(stub, stub.pid());
+    for (const auto& mapping : plan.state.mappings) TRY(map(calls, mapping, plan.shared, plan.file_path));
+    TRY(calls.run());
+    return std::unique_ptr<ProcessMaker>(new StubFiller(std::move(stub)));
+  }
+  Result<void> fill(std::span<const MemoryPiece> pieces) override {
+    if (!stub_.memory().write(pieces)) return errno_error("cannot fill restored memory");
+    return {};
+  }
+  Result<Made> finish() override { return Made{std::move(stub_), {}}; }
+
+ private:
+  explicit StubFiller(Stub stub) : stub_(std::move(stub)) {}
+  Stub stub_;
+};
+
+using ProcessMakers = std::map<uint32_t, std::unique_ptr<ProcessMaker>>;  // by process serial
+
+// Puts pages into processes and shared objects; adjacent pages are written as one piece.
 class PageFiller {
  public:
-  PageFiller(const UnitState& state, RestoredUnit& unit) : state_(state), unit_(unit) {}
+  PageFiller(const UnitState& state, const ProcessMakers& makers, SharedObjects& shared)
+      : state_(state), makers_(makers), shared_(shared) {}
 
   Result<void> fill(std::span<const PageRef> pages) {
     for (const auto& page : pages) {
       TRY(enter(page));
       if (mapping_->shows_object()) {
-        TRY(unit_.shared.write(mapping_->shared_object, mapping_->offset + (page.address - mapping_->start), page.data,
-                               kPageSize));
+        TRY(shared_.write(mapping_->shared_object, mapping_->offset + (page.address - mapping_->start), page.data,
+                          kPageSize));
         continue;
       }
       auto* data = const_cast<uint8_t*>(page.data);  // only read from
@@ -63,15 +88,14 @@ class PageFiller {
 
   Result<void> flush() {
     if (pieces_.empty()) return {};
-    if (!unit_.processes.at(process_->process).stub.memory().write(pieces_)) {
-      return errno_error("cannot fill restored memory");
-    }
+    TRY(makers_.at(process_->process)->fill(pieces_));
     pieces_.clear();
     return {};
   }
 
   const UnitState& state_;
-  RestoredUnit& unit_;
+  const ProcessMakers& makers_;
+  SharedObjects& shared_;
   const ProcessState* process_ = nullptr;  // process and mapping of the previous page
   const Mapping* mapping_ = nullptr;
   std::vector<MemoryPiece> pieces_;  // of process_
@@ -94,6 +118,7 @@ Result<void> restore_sharers(const UnitState& state, RestoredUnit& unit) {
 Result<void> restore_threads(const UnitState& state, RestoredUnit& unit) {
   std::map<uint32_t, bool> leader_taken;
   for (const auto& thread : state.threads) {
+    if (unit.threads.contains(thread.thread)) continue;
     const auto process = unit.processes.find(thread.process);
     if (process == unit.processes.end()) return Error{"the image holds a thread of no process", Status::damaged};
     const Stub& stub = process->second.stub;
@@ -228,35 +253,69 @@ bool is_consistent(const UnitState& state) {
                      [&](const ThreadState& thread) { return threads.insert(thread.thread).second; });
 }
 
+// The pages of a process's own memory, in ascending order.
+std::vector<Address> own_pages(const UnitState& state, const ProcessState& process, std::span<const PageRef> stored) {
+  std::vector<Address> pages;
+  const auto add = [&](uint32_t of, Address address) {
+    const Mapping* const mapping = of == process.process ? mapping_at(process.mappings, address) : nullptr;
+    if (mapping && !mapping->shows_object()) pages.push_back(address);
+  };
+  for (const PageRef& page : stored) add(page.process, page.address);
+  for (const auto& page : state.zero_pages) add(page.process, page.address);
+  std::sort(pages.begin(), pages.end());
+  pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
+  return pages;
+}
+
+std::vector<uint32_t> threads_of(const UnitState& state, uint32_t process) {
+  std::vector<uint32_t> threads;
+  for (const auto& thread : state.threads) {
+    if (thread.process == process) threads.push_back(thread.thread);
+  }
+  return threads;
+}
+
+Result<void> finish(const UnitState& state, const ProcessState& process, ProcessMaker& maker, RestoredUnit& unit) {
+  ASSIGN_OR_RETURN(ProcessMaker::Made made, maker.finish());
+  const auto threads = threads_of(state, process.process);
+  for (size_t i = 0; i < made.threads.size() && i < threads.size(); ++i) unit.threads[threads[i]] = made.threads[i];
+  made.stub.limit_stack(process.stack_limit);
+  for (const auto& [entry, descriptor] : process.descriptors) {
+    TRY(made.stub.describe(made.stub.pid(), descriptor));
+  }
+  unit.processes.emplace(
+      process.process,
+      RestoredProcess{
+          std::move(made.stub), process.brk, process.pid, {}, std::make_shared<LocalDescriptors>(process.descriptors)});
+  return {};
+}
+
 }  // namespace
 
 Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path,
-                             const StubTier& tier) {
+                             const StubTier& tier, RestoreEngine* engine, std::span<const PageRef> stored) {
   if (!is_consistent(state))
     return Error{"the processes and threads of the image contradict each other", Status::damaged};
   RestoredUnit unit;
+  std::deque<ProcessPlan> plans;
+  ProcessMakers makers;
   for (const auto& process : state.processes) {
     if (process.memory_of) continue;
-    ASSIGN_OR_RETURN(Stub stub, Stub::spawn(tier));
-    StubCalls calls(stub, stub.pid());
     for (const auto& mapping : process.mappings) {
       if (mapping.object_size) TRY(unit.shared.resize(mapping.shared_object, *mapping.object_size));
-      TRY(map(calls, mapping, unit.shared, file_path));
     }
-    TRY(calls.run());
-    stub.limit_stack(process.stack_limit);
-    for (const auto& [entry, descriptor] : process.descriptors) TRY(stub.describe(stub.pid(), descriptor));
-    unit.processes.emplace(
-        process.process,
-        RestoredProcess{
-            std::move(stub), process.brk, process.pid, {}, std::make_shared<LocalDescriptors>(process.descriptors)});
+    ProcessPlan& plan = plans.emplace_back(
+        ProcessPlan{process, threads_of(state, process.process).size(), {}, unit.shared, file_path, tier});
+    if (engine) plan.pages = own_pages(state, process, stored);
+    ASSIGN_OR_RETURN(makers[process.process], engine ? engine->begin(plan) : StubFiller::begin(plan));
   }
-  PageFiller filler(state, unit);
+  PageFiller filler(state, makers, unit.shared);
   TRY(read_pages([&](std::span<const PageRef> pages) { return filler.fill(pages); }));
   static constexpr uint8_t kZeros[kPageSize] = {};
   std::vector<PageRef> zero_pages;
   for (const auto& page : state.zero_pages) zero_pages.push_back({page.process, page.address, kZeros});
   TRY(filler.fill(zero_pages));
+  for (const ProcessPlan& plan : plans) TRY(finish(state, plan.state, *makers.at(plan.state.process), unit));
   TRY(restore_sharers(state, unit));
   TRY(restore_threads(state, unit));
   return unit;

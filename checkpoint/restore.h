@@ -68,8 +68,43 @@ using FillPages = std::function<Result<void>(std::span<const PageRef>)>;
 using ReadPages = std::function<Result<void>(const FillPages& fill)>;
 using FilePath = std::function<Result<std::string>(uint64_t file)>;
 
+// What a process that has memory of its own is to be.
+struct ProcessPlan {
+  const ProcessState& state;
+  size_t threads;              // how many it has
+  std::vector<Address> pages;  // of its own that will be filled, in ascending order, if it is known
+  SharedObjects& shared;
+  const FilePath& file_path;
+  const StubTier& tier;
+};
+
+// A process while it is made.
+class ProcessMaker {
+ public:
+  struct Made {
+    Stub stub;
+    std::vector<pid_t> threads;  // in the order in which the state has them; none: only the first has been made
+  };
+  virtual ~ProcessMaker() = default;
+  // Puts pages into its own memory.
+  virtual Result<void> fill(std::span<const MemoryPiece> pieces) = 0;
+  // Called once, after all pages.
+  virtual Result<Made> finish() = 0;
+};
+
+// What makes processes with their memory. Several threads may use it at the same time. The plan outlives the maker.
+class RestoreEngine {
+ public:
+  virtual ~RestoreEngine() = default;
+  virtual Result<std::unique_ptr<ProcessMaker>> begin(const ProcessPlan& plan) = 0;
+};
+
+// Without an engine, processes are forked from stubs that are there already (stub_maker.h), and nothing is written to
+// files. `stored`: the pages that read_pages hands over, in ascending order of process and address, without their data;
+// an engine must know them.
 Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages, const FilePath& file_path,
-                             const StubTier& tier = {});
+                             const StubTier& tier = {}, RestoreEngine* engine = nullptr,
+                             std::span<const PageRef> stored = {});
 
 // Adds the calls that map one recorded mapping: file copies are mapped private, shared objects shared (only for reading
 // if nobody can change them), and the stack grows downwards.

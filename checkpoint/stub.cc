@@ -86,12 +86,13 @@ constexpr uint64_t kCpuidFaulting = 0x1012;  // ARCH_SET_CPUID, off = faults
 // Where the code that makes a list of calls starts.
 Address list_code() { return kGateCode - static_cast<Address>(redrive_stub_syscall - redrive_stub_code); }
 
+std::span<const uint8_t> stub_code() {
+  return {redrive_stub_code, static_cast<size_t>(redrive_stub_code_end - redrive_stub_code)};
+}
+
 // The stub program as an open memfd, made once.
 int stub_fd() {
-  static const Fd program = [] {
-    const auto size = static_cast<size_t>(redrive_stub_code_end - redrive_stub_code);
-    return make_tiny_program("redrive-stub", {kGateStart, list_code(), {redrive_stub_code, size}, kGateCode, true});
-  }();
+  static const Fd program = make_tiny_program("redrive-stub", {kGateStart, list_code(), stub_code(), kGateCode, true});
   return program.get();
 }
 
@@ -145,6 +146,12 @@ void sacrifice_first(pid_t pid) {
   static_cast<void>(ranked);  // fails if /proc may not be written to
 }
 
+bool attach(pid_t tid) {
+  int status = 0;
+  return ptrace(PTRACE_ATTACH, tid, nullptr, nullptr) == 0 && wait_for(tid, status) && WIFSTOPPED(status) &&
+         ptrace(PTRACE_SETOPTIONS, tid, nullptr, kOptions) == 0;
+}
+
 bool touches_stub(Address start, uint64_t length) {
   const Address end = start + length;
   return end < start || (start < kGateEnd && kGateStart < end);
@@ -166,7 +173,47 @@ void end_process(pid_t pid, const Fd& pidfd) {
   }
 }
 
+// Makes the thread stop at instructions whose results a recording has.
+Result<void> trap_instructions(const Stub& stub, pid_t tid) {
+  ASSIGN_OR_RETURN(const int64_t rdtsc, stub.call(tid, SYS_prctl, {PR_SET_TSC, PR_TSC_SIGSEGV}));
+  if (rdtsc != 0) return errno_error("cannot trap rdtsc in a stub process", static_cast<int>(-rdtsc));
+  // If the machine cannot trap cpuid, the recording could not do so either.
+  static std::atomic<bool> traps_cpuid = true;
+  if (traps_cpuid) {
+    ASSIGN_OR_RETURN(const int64_t cpuid, stub.call(tid, SYS_arch_prctl, {kCpuidFaulting, 0}));
+    traps_cpuid = cpuid == 0;
+  }
+  return {};
+}
+
+// Sets a soft limit, as far as it may be raised. If it is another user's process, it may be that only the process
+// itself can do that.
+void limit(const Stub& stub, __rlimit_resource resource, uint64_t most) {
+  const auto number = static_cast<uint64_t>(resource);
+  rlimit now{};
+  const bool from_here = prlimit(stub.pid(), resource, nullptr, &now) == 0;
+  if (!from_here) {
+    const auto asked = stub.call(stub.pid(), SYS_prlimit64, {0, number, 0, kScratch});
+    if (!asked || *asked != 0 || !stub.memory().get(kScratch, now)) return;
+  }
+  now.rlim_cur = std::min<rlim_t>(most, now.rlim_max);
+  if (from_here) {
+    prlimit(stub.pid(), resource, &now, nullptr);
+  } else if (stub.memory().put(kScratch, now)) {
+    static_cast<void>(stub.call(stub.pid(), SYS_prlimit64, {0, number, kScratch, 0}));
+  }
+}
+
 }  // namespace
+
+Bytes stub_program() {
+  Bytes program(kTinyProgramSize);
+  const ssize_t got = pread(stub_fd(), program.data(), program.size(), 0);
+  program.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  return program;
+}
+
+Address stub_trap() { return list_code() + stub_code().size() - 1; }
 
 uint64_t stack_limit(pid_t pid) {
   rlimit limit{};
@@ -236,14 +283,8 @@ Result<Stub> Stub::spawn_by(Result<pid_t> (*spawn)(int (*body)(void*), void* arg
   }
   // The stub may be handed over to another thread than the one that made it, and that one may end first.
   TRY(calls.add("let a stub process outlive a thread", SYS_prctl, {PR_SET_PDEATHSIG, 0}));
-  TRY(calls.add("trap rdtsc in a stub process", SYS_prctl, {PR_SET_TSC, PR_TSC_SIGSEGV}));
   TRY(calls.run());
-  // If the machine cannot trap cpuid, the recording could not do so either.
-  static std::atomic<bool> traps_cpuid = true;
-  if (traps_cpuid) {
-    ASSIGN_OR_RETURN(const int64_t cpuid, stub.call(stub.pid_, SYS_arch_prctl, {kCpuidFaulting, 0}));
-    traps_cpuid = cpuid == 0;
-  }
+  TRY(trap_instructions(stub, stub.pid_));
   TRY(stub.confine(tier));
   return stub;
 }
@@ -269,12 +310,7 @@ Result<void> Stub::begin() {
   return {};
 }
 
-void Stub::limit_stack(uint64_t bytes) const {
-  rlimit limit{};
-  if (prlimit(pid_, RLIMIT_STACK, nullptr, &limit) != 0) return;
-  limit.rlim_cur = std::min<rlim_t>(bytes, limit.rlim_max);
-  prlimit(pid_, RLIMIT_STACK, &limit, nullptr);
-}
+void Stub::limit_stack(uint64_t bytes) const { limit(*this, RLIMIT_STACK, bytes); }
 
 // This does not use waitid(2), which reports nothing about a process until its other threads have been waited for.
 bool Stub::was_killed() const {
@@ -292,12 +328,7 @@ uint64_t Stub::cpu_time_ns() const {
 }
 
 // The kernel raises this limit by one second each time.
-void Stub::tick() const {
-  rlimit limit{};
-  if (prlimit(pid_, RLIMIT_CPU, nullptr, &limit) != 0) return;
-  limit.rlim_cur = std::min<rlim_t>(cpu_time_ns() / kNsPerSecond + 1, limit.rlim_max);
-  prlimit(pid_, RLIMIT_CPU, &limit, nullptr);
-}
+void Stub::tick() const { limit(*this, RLIMIT_CPU, cpu_time_ns() / kNsPerSecond + 1); }
 
 Result<ReleasedStub> Stub::hand_over() && {
   if (ptrace(PTRACE_DETACH, pid_, nullptr, SIGSTOP) != 0) return errno_error("cannot let a forked process go");
@@ -308,16 +339,34 @@ void ReleasedStub::end() const { end_process(pid, pidfd); }
 
 Result<Stub> Stub::take_over(ReleasedStub released) {
   const pid_t pid = released.pid;
-  int status = 0;
-  if (ptrace(PTRACE_ATTACH, pid, nullptr, nullptr) != 0 || !wait_for(pid, status) || !WIFSTOPPED(status) ||
-      ptrace(PTRACE_SETOPTIONS, pid, nullptr, kOptions) != 0) {
-    return Error{"a forked process ended before it could be taken over"};
-  }
+  if (!attach(pid)) return Error{"a forked process ended before it could be taken over"};
   Stub stub;
   stub.pid_ = pid;
   stub.pidfd_ = std::move(released.pidfd);
   stub.files_ = std::move(released.files);
   TRY(stub.begin());
+  return stub;
+}
+
+Result<Stub> Stub::adopt(pid_t pid) {
+  const Error ended{"a restored process ended before it could be taken over"};
+  Stub stub;
+  stub.pid_ = pid;
+  const std::vector<pid_t> threads = proc_threads(pid);
+  if (threads.empty() || !std::all_of(threads.begin(), threads.end(), attach)) return ended;
+  TRY(stub.begin());
+  // The process makes both ends of its socket, and we take ours.
+  int ends[2] = {-1, -1};
+  ASSIGN_OR_RETURN(const int64_t made,
+                   stub.call(pid, SYS_socketpair, {AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, kScratch}));
+  if (made != 0 || !stub.memory_.get(kScratch, ends) || ends[0] != static_cast<int>(kSocket)) {
+    return Error{"cannot make a socket in a restored process, which has other files open"};
+  }
+  stub.files_ = Fd(static_cast<int>(syscall(SYS_pidfd_getfd, stub.pidfd_.get(), ends[1], 0)));
+  if (!stub.files_) return errno_error("cannot take a socket from a restored process");
+  TRY(stub.call(pid, SYS_close, {static_cast<uint64_t>(ends[1])}));
+  limit(stub, RLIMIT_FSIZE, 0);
+  for (const pid_t tid : threads) TRY(trap_instructions(stub, tid));
   return stub;
 }
 

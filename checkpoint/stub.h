@@ -68,6 +68,9 @@ class Stub {
   // Gives up the process, for another thread to take_over().
   Result<ReleasedStub> hand_over() &&;
   static Result<Stub> take_over(ReleasedStub released);
+  // Takes over a process that another program has made with a stub's two pages and its filter, but without descriptors.
+  // All its threads are stopped, at stub_trap().
+  static Result<Stub> adopt(pid_t pid);
   // Ends one thread, which must not be the first of the process.
   void end_thread(pid_t tid) const;
 
@@ -155,6 +158,11 @@ inline constexpr Address kGateStart = 0x70000000;
 inline constexpr Address kGateEnd = kGateStart + 2 * kPageSize;
 // The address right after the instruction with which Stub::call runs system calls.
 inline constexpr Address kStubSyscallEnd = kGateStart + 0x102;
+
+// The executable file that a stub starts as. The stub's first page begins with its bytes; the rest of both is zero.
+Bytes stub_program();
+// Where a thread of a stub that is let run stops at once (SIGTRAP).
+Address stub_trap();
 
 // Whether a call on memory would change what a stub keeps for itself, or another process's memory. A trace that asks
 // for such a call does what no recording has done.

@@ -2,11 +2,15 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -66,8 +70,27 @@ bool leave_all_files() {
              0;
 }
 
+// Keeps the files, shows the new namespace's processes in /proc, and lets processes reach the network that has nobody
+// else in it, because CRIU tries out what sockets can do.
+REDRIVE_ON_OUR_MEMORY
+bool keep_all_files() {
+  constexpr mode_t kMayEnter = 0555;
+  const bool arranged = mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                        mount("none", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0 &&
+                        mount("none", StubNamespaces::kPlace, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755") == 0 &&
+                        mkdir(StubNamespaces::kEmpty, kMayEnter) == 0 && chmod(StubNamespaces::kEmpty, kMayEnter) == 0;
+  if (!arranged) return false;
+  const int network = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ifreq loopback{};
+  loopback.ifr_name[0] = 'l', loopback.ifr_name[1] = 'o';
+  loopback.ifr_flags = IFF_UP;
+  ioctl(network, SIOCSIFFLAGS, &loopback);
+  return true;
+}
+
 struct Holder {
   int program, input, kinds;
+  bool (*arrange)();
   std::vector<char> stack;
   pid_t pid = -1;
   int pidfd = -1;  // ours: the child shares the maker's table of descriptors
@@ -81,7 +104,7 @@ int hold_namespaces(void* arg) {
   const auto& holder = *static_cast<const Holder*>(arg);
   char* const argv[] = {const_cast<char*>("redrive-namespaces"), nullptr};
   char* const envp[] = {nullptr};
-  if (!leave_all_files() || signal(SIGCHLD, SIG_IGN) == SIG_ERR || dup2(holder.input, 0) < 0 ||
+  if (!holder.arrange() || signal(SIGCHLD, SIG_IGN) == SIG_ERR || dup2(holder.input, 0) < 0 ||
       close_range(1, ~0u, CLOSE_RANGE_CLOEXEC) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     _exit(127);
   sigset_t all;
@@ -146,35 +169,41 @@ Result<pid_t> spawn_in(int holder, int kinds, int (*body)(void*), void* arg) {
 }  // namespace
 
 const StubNamespaces& StubNamespaces::ours() {
-  static const StubNamespaces namespaces;
+  static const StubNamespaces namespaces({CLONE_NEWUSER | kAllButUser, kAllButUser}, leave_all_files);
   return namespaces;
 }
 
-StubNamespaces::StubNamespaces() {
-  for (const int kinds : {CLONE_NEWUSER | kAllButUser, kAllButUser}) {
-    const auto made = make(kinds);
+const StubNamespaces& StubNamespaces::of_criu() {
+  static const StubNamespaces namespaces({kAllButUser}, keep_all_files);
+  return namespaces;
+}
+
+StubNamespaces::StubNamespaces(std::initializer_list<int> kinds, Arrange& arrange) {
+  for (const int these : kinds) {
+    const auto made = make(these, arrange);
     if (made) return;
     missing_ = made.error().message;
   }
 }
 
-Result<void> StubNamespaces::make(int kinds) {
+Result<void> StubNamespaces::make(int kinds, Arrange& arrange) {
   const Fd program = holder_program();
   int ends[2];
   if (!program || pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot make a program");
   const Fd input(ends[0]);
   Fd alive(ends[1]);
-  Holder holder{program.get(), input.get(), kinds, std::vector<char>(kStackSize)};
+  Holder holder{program.get(), input.get(), kinds, arrange, std::vector<char>(kStackSize)};
   if (!run_to_end(make_holder, &holder, CLONE_FILES)) return errno_error("clone");
   if (holder.pid < 0) return errno_error("clone", holder.error);
   Fd first(holder.pidfd);
-  if (has_ended(first.get())) return Error{"cannot leave the machine's files"};
+  if (has_ended(first.get())) return Error{"cannot arrange the files of new namespaces"};
   const auto tried = spawn_in(first.get(), kinds, end_at_once, nullptr);
   if (!tried) return tried.error();
   int status = 0;
   wait_for(*tried, status);
   first_ = std::move(first);
   alive_ = std::move(alive);
+  holder_ = holder.pid;
   kinds_ = kinds;
   return {};
 }

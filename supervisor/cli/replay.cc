@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "base/notice.h"
 #include "base/text.h"
+#include "checkpoint/criu_restore.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/progress.h"
@@ -253,10 +254,11 @@ void print_summary(const Trace& trace, const Summary& summary, size_t intervals,
 Result<int> replay(const ReplayOptions& options) {
   if (!options.breaks.empty()) return replay_to_breakpoint(options);
   const auto started = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(const auto engine, engine_of(options));
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   Followed followed;
   if (options.follow) {
-    ASSIGN_OR_RETURN(followed, follow_recording(directory, options));
+    ASSIGN_OR_RETURN(followed, follow_recording(directory, options, engine.get()));
   }
   ASSIGN_OR_RETURN(const auto trace, Trace::open(directory));
   say_if_recorded_on(*trace);
@@ -266,7 +268,7 @@ Result<int> replay(const ReplayOptions& options) {
   trap_own_instructions();
   const std::vector<int> processors = usable_processors(options.jobs);
   const auto tier = options.in_process ? make_tier() : nullptr;
-  const SetRun set{*trace, dependences, processors, tier.get(), options.total_order};
+  const SetRun set{*trace, dependences, processors, tier.get(), options.total_order, engine.get()};
   const Work work{set, options};
   const double opening_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   std::vector<Report> reports;
@@ -326,8 +328,9 @@ Result<int> replay(const ReplayOptions& options) {
 
 constexpr CommandText kText{
     "replay",
-    "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--total-order] [--interception TIER] [--json] "
-    "[TRACE] UNIT[:I[-J]] | --at T [--utc] [TRACE] [UNIT] | --all [--once | --follow] [TRACE] | "
+    "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--total-order] [--interception TIER] "
+    "[--restore-engine ENGINE] [--json] [TRACE] UNIT[:I[-J]] | --at T [--utc] [TRACE] [UNIT] | --all [--once | "
+    "--follow] [TRACE] | "
     "--break UNIT@EVENT ... [--memory UNIT:ADDRESS+LENGTH ...] [--inspect] [TRACE]",
     "re-drive intervals of a unit, or all units up to a distributed breakpoint",
     "Without I, all intervals of the unit are re-driven.\n", kTraceUnitAndMomentWords};
@@ -359,6 +362,8 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
                    });
     arguments.flag("--inspect", o.inspect, "with --break: read commands from standard input at the breakpoint");
     add_interception(arguments, o.in_process);
+    arguments.choice("--restore-engine", "ENGINE", "what restores checkpoints: auto, criu, own (auto)",
+                     {"auto", "criu", "own"}, [&o](const std::string& text) { o.by_criu = text == "criu"; });
     arguments.json(o.json);
     arguments.words();
   }
@@ -424,6 +429,12 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
 };
 
 }  // namespace
+
+Result<std::unique_ptr<RestoreEngine>> engine_of(const ReplayOptions& options) {
+  if (!options.by_criu) return std::unique_ptr<RestoreEngine>();
+  ASSIGN_OR_RETURN(auto engine, CriuEngine::make());
+  return std::unique_ptr<RestoreEngine>(std::move(engine));
+}
 
 void say_if_recorded_on(const Trace& trace) {
   if (!trace.recording()) return;

@@ -14,6 +14,7 @@
 
 namespace redrive {
 
+class RestoreEngine;
 class Trace;
 
 // Exit status of `replay`: everything was re-driven, but some interval took longer than the bound.
@@ -31,6 +32,7 @@ struct ReplayOptions {
   bool follow = false;  // with `all`: while the trace is being recorded as well; then also `once` and `verify`
   bool output = false;
   bool in_process = true;  // answer calls inside the re-driven processes where possible
+  bool by_criu = false;    // restore images by CRIU
   int jobs = 1;
   std::optional<uint64_t> until;   // the event to stop before; only with a single interval
   bool total_order = false;        // all receives of a replay set happen in the recorded order
@@ -41,6 +43,8 @@ struct ReplayOptions {
   bool progress = false;  // standard error is a terminal
 };
 
+// What restores images by CRIU, if that is asked for; null: restore() does it itself.
+Result<std::unique_ptr<RestoreEngine>> engine_of(const ReplayOptions& options);
 // Says on standard error if the trace is still being recorded.
 void say_if_recorded_on(const Trace& trace);
 // Re-drives intervals of a trace, each alone, as their ends are recorded, and compares; returns when the recording has
@@ -49,7 +53,7 @@ struct Followed {
   uint64_t intervals = 0;
   std::set<EventRef> diverged;  // at these events
 };
-Result<Followed> follow_recording(const std::string& directory, const ReplayOptions& options);
+Result<Followed> follow_recording(const std::string& directory, const ReplayOptions& options, RestoreEngine* engine);
 // With `breaks`: all units stand at the breakpoint and are shown. They continue if they are to be verified or a command
 // says so.
 Result<int> replay_to_breakpoint(const ReplayOptions& options);

@@ -15,6 +15,7 @@
 
 #include "base/notice.h"
 #include "base/text.h"
+#include "checkpoint/restore.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/event_text.h"
@@ -104,6 +105,7 @@ class Session {
   Plan whole_;
   std::vector<int> processors_;
   std::unique_ptr<ReplayTier> tier_;
+  std::unique_ptr<RestoreEngine> engine_;
   std::unique_ptr<JointReplay> replay_;
   bool over_ = false;  // nothing is left to inspect
 };
@@ -120,8 +122,9 @@ Result<void> Session::prepare() {
   trap_own_instructions();
   processors_ = usable_processors(options_.jobs);
   if (options_.in_process) tier_ = make_tier();
-  ASSIGN_OR_RETURN(replay_, JointReplay::make({*trace_, graph_, processors_, tier_.get(), options_.total_order}, whole_,
-                                              line_.standing.size(), options_.verify));
+  ASSIGN_OR_RETURN(engine_, engine_of(options_));
+  const SetRun run{*trace_, graph_, processors_, tier_.get(), options_.total_order, engine_.get()};
+  ASSIGN_OR_RETURN(replay_, JointReplay::make(run, whole_, line_.standing.size(), options_.verify));
   return {};
 }
 

@@ -37,7 +37,7 @@ std::vector<Place> comparable(const Trace& trace, const Rdg& graph, const std::s
 
 }  // namespace
 
-Result<Followed> follow_recording(const std::string& directory, const ReplayOptions& options) {
+Result<Followed> follow_recording(const std::string& directory, const ReplayOptions& options, RestoreEngine* engine) {
   trap_own_instructions();
   const std::vector<int> processors = usable_processors(options.jobs);
   const auto tier = options.in_process ? make_tier() : nullptr;
@@ -50,7 +50,7 @@ Result<Followed> follow_recording(const std::string& directory, const ReplayOpti
     if (!trace->recording()) return followed;
     ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(*trace));
     const auto opened = Clock::now();
-    const SetRun run{*trace, graph, processors, tier.get()};
+    const SetRun run{*trace, graph, processors, tier.get(), false, engine};
     for (const auto& [unit, interval] : comparable(*trace, graph.rdg(), done)) {
       if (Clock::now() - opened > kMostReplays) break;
       if (diverged.contains(unit)) continue;

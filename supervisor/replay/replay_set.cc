@@ -86,10 +86,11 @@ void print_divergence(const Trace& trace, const Divergence& d, const std::string
 }
 
 ReplaySession::Execute replayers(const SetRun& run, MessageStore& store) {
-  return [&trace = run.trace, tier = run.tier, &store](const ReplaySession::Piece& piece, const PlannedInterval& what,
-                                                       Seat& seat, Halt& halt) {
+  return [&trace = run.trace, tier = run.tier, engine = run.engine, &store](
+             const ReplaySession::Piece& piece, const PlannedInterval& what, Seat& seat, Halt& halt) {
     ReplayerOptions how = piece.how;
     how.halt = &halt;
+    how.engine = engine;
     auto outcome = Replayer(trace, what, piece.birth, store, seat, tier, how).run();
     // Whatever else was found may come from a damaged copy.
     if (const auto good = used_copies_are_good(trace); !good) return ReplaySession::Outcome(good.error());

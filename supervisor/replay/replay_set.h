@@ -43,6 +43,7 @@ struct SetRun {
   const std::vector<int>& processors;  // those that intervals may be executed on
   ReplayTier* tier;                    // null: every call stops
   bool total_order = false;            // receives happen in the recorded order of all
+  RestoreEngine* engine = nullptr;     // restores images; null: as restore() does it itself
 };
 // Executes pieces with replayers that meet in this store.
 ReplaySession::Execute replayers(const SetRun& run, MessageStore& store);

@@ -118,7 +118,12 @@ Result<void> Replayer::restore_start() {
   ASSIGN_OR_RETURN(const Image image, trace.image(what.unit, what.start));
   ASSIGN_OR_RETURN(const UnitState state, read_state(image.header, what.unit, what.start));
   const auto read_pages = [&](const FillPages& fill) { return trace.read_pages(image.pages, fill); };
-  ASSIGN_OR_RETURN(RestoredUnit restored, restore(state, read_pages, redriving_.file_path, gates_.stub_tier()));
+  std::vector<PageRef> stored;
+  if (options_.engine) {
+    for (const Image::Page& page : image.pages) stored.push_back({page.process, page.address});
+  }
+  ASSIGN_OR_RETURN(RestoredUnit restored,
+                   restore(state, read_pages, redriving_.file_path, gates_.stub_tier(), options_.engine, stored));
   unit_.take(std::move(restored), state);
   return gates_.map_all();
 }

@@ -43,7 +43,8 @@ struct ReplayerOptions {
   bool output = false;   // copy what it writes to descriptors 1 and 2 to ours
   Halt* halt = nullptr;  // where it stops on its way; null: nowhere
   Preparation* preparation = nullptr;
-  CallWatch* watch = nullptr;  // sees what calls read
+  CallWatch* watch = nullptr;       // sees what calls read
+  RestoreEngine* engine = nullptr;  // restores the image that it starts from; null: restore() does it itself
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
 

@@ -2,7 +2,8 @@
 calls that the recorder does not see, and cannot change what other processes run or what the recorder has mapped."""
 import subprocess
 
-from harness import Failure, test, workload
+from criu_tools import NO_GROUPS, criu_path
+from harness import Failure, Skip, test, workload
 from redriving import Job, record, run_natively
 
 # Of tests/workloads/jumps_out.c. What writes where a replay lets it is found out, or harms only itself.
@@ -26,6 +27,17 @@ def register(attack, statuses):
     @test(f"containment/{attack}")
     def attacked(ctx):
         """A program that looks for what only a replay has, and attacks it there."""
+        expect_contained(ctx)
+
+    @test(f"containment/restored_{attack}")
+    def attacked_where_criu_restores(ctx):
+        """The same, in processes that CRIU has restored."""
+        path, why = criu_path(ctx)
+        if why and why != NO_GROUPS:
+            raise Skip(why)
+        expect_contained(ctx, "--restore-engine", "criu", env={"PATH": path})
+
+    def expect_contained(ctx, *engine, env=None):
         victim = ctx.directory / "victim"
         victim.write_text("kept")
         job = Job([workload(ctx.options, "jumps_out"), attack, victim])
@@ -34,14 +46,14 @@ def register(attack, statuses):
         bystander = subprocess.Popen(["sleep", "infinity"])
         try:
             for tier in ("in-process", "stops"):
-                replays(ctx, tier, victim, bystander)
+                replays(ctx, tier, victim, bystander, *engine, env=env)
         finally:
             bystander.kill()
             bystander.wait()
 
-    def replays(ctx, tier, victim, bystander):
+    def replays(ctx, tier, victim, bystander, *engine, env):
         for options in (["--all"], ["--all", "--once"]):
-            outcome = ctx.redrive("replay", "--interception", tier, ctx.trace, *options, timeout_s=60)
+            outcome = ctx.redrive("replay", "--interception", tier, *engine, ctx.trace, *options, timeout_s=60, env=env)
             if not victim.exists() or victim.read_text() != "kept":
                 raise Failure(f"{tier}: the replay has changed a file")
             if bystander.poll() is not None:

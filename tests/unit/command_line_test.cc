@@ -223,6 +223,10 @@ TEST_CASE("replay finds trace, unit and intervals by position") {
   CHECK(parsed<ReplayOptions>({"replay", "--all"}).trace.empty());
   CHECK_EQ(parsed<ReplayOptions>({"replay", "--all", "run-1"}).trace, "run-1");
   CHECK_GE(parsed<ReplayOptions>({"replay", "3"}).jobs, 1);
+  CHECK(parsed<ReplayOptions>({"replay", "--restore-engine", "criu", "3"}).by_criu);
+  for (const char* const engine : {"auto", "own"}) {
+    CHECK_FALSE(parsed<ReplayOptions>({"replay", "--restore-engine", engine, "3"}).by_criu);
+  }
 }
 
 TEST_CASE("replay takes a distributed breakpoint, and what to show there") {

@@ -1,4 +1,4 @@
-// What an export for CRIU lets processes have open, and what its script says; and which of CRIU's lines matters.
+// What an export for CRIU lets processes have open, and what its script says.
 #include "supervisor/live/image_directory.h"
 
 #include <fcntl.h>
@@ -10,7 +10,6 @@
 #include <iterator>
 
 #include "base/text.h"
-#include "supervisor/live/criu.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;
@@ -130,18 +129,6 @@ TEST_CASE("a directory that is not finished goes again; one that is stays") {
   }
   CHECK(fs::exists(place.images() + "/restore"));
   CHECK(ImageDirectory::begin(place.path + "/none/images").error().message.find("cannot create") != std::string::npos);
-}
-
-TEST_CASE("of CRIU's lines, the first error that matters is shown") {
-  CHECK_EQ(first_criu_error("Warn  (criu/x.c:1): no\n"
-                            "(00.05) Error (criu/util.c:1533): rlimit: Can't setup RLIMIT_NOFILE\n"
-                            "(00.06)   7: Error (criu/sk-inet.c:12): inet: Connected TCP socket\n"
-                            "(00.07) Error (criu/cr-dump.c:1): Dumping FAILED.\n"),
-           "inet: Connected TCP socket");
-  CHECK_EQ(first_criu_error("Error (criu/util.c:642): exited, status=1\nError (criu/vdso.c:1): vdso: bounds"),
-           "vdso: bounds");
-  CHECK_EQ(first_criu_error("Error (unfinished"), "Error (unfinished");
-  CHECK_EQ(first_criu_error("Looks good.\n"), "");
 }
 
 TEST_CASE("words for a shell") {

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -799,6 +800,11 @@ class Pages {
       return fill(all.subspan(refs.size() / 2));
     };
   }
+  std::vector<PageRef> list() const {
+    std::vector<PageRef> refs;
+    for (const auto& page : pages_) refs.push_back({page.process, page.address});
+    return refs;
+  }
 
  private:
   struct Page {
@@ -970,6 +976,88 @@ TEST_CASE("adjacent pages of adjacent mappings are told apart") {
   auto unit = restore(state, pages.reader(), no_files());
   REQUIRE_MESSAGE(unit, unit.error().message);
   CHECK(memory_of(unit->processes.at(0).stub, kAnonymous, 302) == contents);
+}
+
+namespace {
+
+// Makes processes that hold what is put into them nowhere but here.
+class NotingEngine final : public RestoreEngine {
+ public:
+  struct Noted {
+    uint32_t process = 0;
+    size_t threads = 0;
+    std::vector<Address> announced, filled;
+  };
+  Result<std::unique_ptr<ProcessMaker>> begin(const ProcessPlan& plan) override {
+    noted.push_back({plan.state.process, plan.threads, plan.pages, {}});
+    return std::unique_ptr<ProcessMaker>(new Maker(noted.back()));
+  }
+
+  std::deque<Noted> noted;
+
+ private:
+  class Maker final : public ProcessMaker {
+   public:
+    explicit Maker(Noted& noted) : noted_(noted) {}
+    Result<void> fill(std::span<const MemoryPiece> pieces) override {
+      for (const MemoryPiece& piece : pieces) {
+        for (size_t at = 0; at < piece.size; at += kPageSize) noted_.filled.push_back(piece.address + at);
+      }
+      return {};
+    }
+    Result<Made> finish() override {
+      ASSIGN_OR_RETURN(Stub stub, Stub::spawn());
+      std::vector<pid_t> threads{stub.pid()};
+      while (threads.size() < noted_.threads) {
+        ASSIGN_OR_RETURN(const pid_t tid, stub.add_thread(stub.pid()));
+        threads.push_back(tid);
+      }
+      return Made{std::move(stub), std::move(threads)};
+    }
+
+   private:
+    Noted& noted_;
+  };
+};
+
+}  // namespace
+
+TEST_CASE("an engine is told a process's own pages before they come, and makes its threads") {
+  const NothingLeft nothing_left;
+  const NamelessFile file(pattern(4, 100));
+  UnitState state = sample_state();
+  user_regs_struct regs{};
+  {
+    const Stub model = spawned();
+    REQUIRE(get_regs(model.pid(), regs));
+  }
+  add_thread(state, 7, 1, regs);
+  add_thread(state, 9, 1, regs);
+  add_thread(state, 2, 4, regs);
+  Pages pages;
+  pages.add(1, kAnonymous + 2 * kPageSize, pattern(2, 2));
+  pages.add(1, kFile + kPageSize, pattern(1, 4));
+  pages.add(1, kShared, pattern(2, 5));
+  pages.add(4, kAnonymous, pattern(1, 7));
+  NotingEngine engine;
+  const auto unit = restore(state, pages.reader(), only_file(file), {}, &engine, pages.list());
+  REQUIRE_MESSAGE(unit, unit.error().message);
+  REQUIRE_EQ(engine.noted.size(), 2);
+  for (auto& noted : engine.noted) {
+    std::sort(noted.filled.begin(), noted.filled.end());
+    CHECK(noted.announced == noted.filled);
+  }
+  CHECK_EQ(engine.noted[0].process, 1);
+  CHECK_EQ(engine.noted[0].threads, 2);
+  // Those in memory that others share are not its own; the page of the file that is zero is.
+  std::vector<Address> own{kAnonymous + 2 * kPageSize, kAnonymous + 3 * kPageSize, kFile + kPageSize,
+                           kFile + 2 * kPageSize};
+  std::sort(own.begin(), own.end());
+  CHECK(engine.noted[0].announced == own);
+  CHECK(engine.noted[1].announced == std::vector<Address>{kAnonymous});
+  CHECK_EQ(unit->threads.at(7), unit->processes.at(1).stub.pid());
+  CHECK_NE(unit->threads.at(9), unit->threads.at(7));
+  CHECK_EQ(unit->threads.at(2), unit->processes.at(4).stub.pid());
 }
 
 TEST_CASE("an image that contradicts itself is damage") {

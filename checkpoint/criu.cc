@@ -1,0 +1,183 @@
+#include "checkpoint/criu.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/limits.h"
+#include "base/text.h"
+#include "checkpoint/stub.h"
+
+namespace redrive {
+namespace {
+
+constexpr int kNotStarted = 127;
+
+struct Ran {
+  int status = 0;      // as shells have it
+  std::string output;  // standard output and error
+};
+
+struct Starting {
+  char* const* arguments;  // the first is the program's path
+  int output;
+  bool lifted;  // it restores, with the limits that redrive has lifted
+};
+
+REDRIVE_ON_OUR_MEMORY
+int start(void* arg) {
+  const auto& starting = *static_cast<const Starting*>(arg);
+  dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
+  dup2(starting.output, STDOUT_FILENO);
+  dup2(starting.output, STDERR_FILENO);
+  if (starting.lifted) {
+    syscall(SYS_setgroups, 0, nullptr);  // which restored processes would inherit
+  } else {
+    give_back_limits();
+  }
+  prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0);  // which redrive had disabled for itself and its children
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execve(starting.arguments[0], starting.arguments, environ);
+  _exit(kNotStarted);
+}
+
+// Runs a program, in the namespaces if there are any given.
+Result<Ran> run(std::vector<std::string> words, const StubNamespaces* namespaces = nullptr) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
+  const Fd from(ends[0]);
+  Fd to(ends[1]);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  Starting starting{arguments.data(), to.get(), namespaces != nullptr};
+  ASSIGN_OR_RETURN(const pid_t child,
+                   namespaces ? namespaces->spawn(start, &starting) : StubNamespaces::spawn_outside(start, &starting));
+  to = Fd();
+  Ran ran;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t got = read(from.get(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    ran.output.append(buffer, static_cast<size_t>(got));
+  }
+  int status = 0;
+  wait_for(child, status);
+  ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ran;
+}
+
+// The path of a program in PATH; empty if there is none.
+std::string find_program(const std::string& name) {
+  const char* const path = getenv("PATH");
+  std::istringstream places(path ? path : "");
+  for (std::string place; std::getline(places, place, ':');) {
+    const std::string found = std::filesystem::absolute(place).string() + "/" + name;
+    if (access(found.c_str(), X_OK) == 0) return found;
+  }
+  return {};
+}
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// The number after "Version: ".
+std::string version_in(const std::string& output) {
+  std::istringstream words(output);
+  std::string word;
+  while (words >> word) {
+    if (word == "Version:" && words >> word) return word;
+  }
+  return "of an unknown version";
+}
+
+}  // namespace
+
+std::string first_criu_error(const std::string& log) {
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t error = line.find("Error (");
+    if (error == std::string::npos) continue;
+    const size_t end = line.find("): ", error);
+    std::string what = end == std::string::npos ? line.substr(error) : line.substr(end + 3);
+    if (what.starts_with("rlimit: ") || what.starts_with("exited, ")) continue;  // it goes on without that
+    return what;
+  }
+  return {};
+}
+
+bool is_criu_new_enough(const std::string& version) {
+  constexpr int kMajor = 4, kMinor = 1;
+  int major = 0, minor = 0;
+  return std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 &&
+         std::pair(major, minor) >= std::pair(kMajor, kMinor);
+}
+
+Result<Criu> Criu::find(const std::string& what) {
+  if (geteuid() != 0) return Error{fmt::format("{} need root, because criu does: run it as root", what)};
+  const std::string program = find_program("criu");
+  if (program.empty()) return Error{"there is no criu in PATH: install it (scripts/deps.sh --criu)"};
+  ASSIGN_OR_RETURN(const Ran asked, run({program, "--version"}));
+  const std::string version = version_in(asked.output);
+  ASSIGN_OR_RETURN(const Ran checked, run({program, "check"}));
+  if (checked.status == 0 && is_criu_new_enough(version)) return Criu(program, version);
+  const std::string error = checked.status == 0 ? std::string("it is too old") : first_criu_error(checked.output);
+  return Error{fmt::format("criu {} does not work here{}: install 4.1 or newer (scripts/deps.sh --criu)", version,
+                           error.empty() ? "" : fmt::format(" ('{}')", printable(error)))};
+}
+
+Error Criu::failure(const std::string& doing, const std::string& log, const std::string& output, int status) const {
+  std::string error = first_criu_error(content_of(log));
+  if (error.empty()) error = first_criu_error(output);
+  if (error.empty()) error = fmt::format("it ended with status {}", status);
+  return Error{fmt::format("criu {} cannot {}: {}", version_, doing, printable(error))};
+}
+
+Result<void> Criu::dump(pid_t first, const std::string& directory, const std::string& group) const {
+  constexpr const char* kLog = "dump.log";
+  ASSIGN_OR_RETURN(const Ran ran, run({program_, "dump", "--tree", fmt::format("{}", first), "--images-dir", directory,
+                                       "--freeze-cgroup", group, "--manage-cgroups=ignore", "--log-file", kLog}));
+  const std::string log = directory + "/" + kLog;
+  if (ran.status == 0) {
+    std::error_code ignored;
+    std::filesystem::remove(log, ignored);
+    return {};
+  }
+  Error error = failure("dump the processes", log, ran.output, ran.status);
+  // Kernels since 6.16 refuse SO_PASSCRED for sockets of other families.
+  constexpr const char* kNoSockets = "Can't get 1:16 opt";
+  if (error.message.find(kNoSockets) != std::string::npos) {
+    error.message += " (on this kernel, it can dump no TCP or UDP socket)";
+  }
+  return error;
+}
+
+Result<void> Criu::restore(const StubNamespaces& namespaces, const std::string& directory,
+                           const std::string& seen) const {
+  constexpr const char* kLog = "restore.log";
+  ASSIGN_OR_RETURN(const Ran ran,
+                   run({program_, "restore", "--images-dir", directory, "--restore-detached", "--leave-stopped",
+                        "--network-lock", "skip", "--manage-cgroups=ignore", "--log-file", kLog},
+                       &namespaces));
+  if (ran.status == 0) return {};
+  return failure("restore a process", seen + "/" + kLog, ran.output, ran.status);
+}
+
+}  // namespace redrive
