@@ -6,9 +6,9 @@
 
 #include "base/notice.h"
 #include "base/text.h"
+#include "checkpoint/criu.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/replay.h"
-#include "supervisor/live/criu.h"
 #include "supervisor/live/image_directory.h"
 #include "supervisor/live/revival.h"
 
@@ -53,7 +53,7 @@ Result<int> export_images(const CheckpointOptions& options) {
   say_if_recorded_on(*trace);
   RevivalOptions how;
   ASSIGN_OR_RETURN(how.events, wanted_places(options, *trace));
-  ASSIGN_OR_RETURN(const Criu criu, Criu::find());
+  ASSIGN_OR_RETURN(const Criu criu, Criu::find("images for CRIU"));
   ASSIGN_OR_RETURN(const auto images, ImageDirectory::begin(options.directory));
   how.in_process = options.in_process;
   how.jobs = options.jobs;

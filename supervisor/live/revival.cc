@@ -246,7 +246,7 @@ Result<void> Revival::dump(const Criu& criu) {
   TRY(hold_->freeze());
   TRY(let_go());
   TRY(hold_->await());
-  return criu.dump(init, images_, *hold_);
+  return criu.dump(init, images_, hold_->path());
 }
 
 }  // namespace redrive

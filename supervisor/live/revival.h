@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/criu.h"
 #include "logstore/trace.h"
-#include "supervisor/live/criu.h"
 #include "supervisor/live/hold.h"
 #include "supervisor/live/image_directory.h"
 #include "supervisor/live/keeper.h"

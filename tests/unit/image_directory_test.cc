@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "base/text.h"
-#include "supervisor/live/criu.h"
+#include "checkpoint/criu.h"
 #include "tests/unit/unit_test.h"
 
 using namespace redrive;

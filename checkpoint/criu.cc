@@ -1,4 +1,4 @@
-#include "supervisor/live/criu.h"
+#include "checkpoint/criu.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -31,9 +31,6 @@ Result<Ran> run(std::vector<std::string> words) {
   if (pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
   const Fd from(ends[0]);
   Fd to(ends[1]);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
   const pid_t child = fork();
   if (child < 0) return errno_error("cannot fork");
   if (child == 0) {
@@ -41,10 +38,7 @@ Result<Ran> run(std::vector<std::string> words) {
     dup2(nothing, STDIN_FILENO);
     dup2(to.get(), STDOUT_FILENO);
     dup2(to.get(), STDERR_FILENO);
-    give_back_limits();
-    prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0);  // which redrive had disabled for itself and its children
-    execvp(arguments[0], arguments.data());
-    _exit(errno == ENOENT ? kNotFound : kNotFound - 1);
+    become(std::move(words));
   }
   to = Fd();
   Ran ran;
@@ -78,6 +72,16 @@ std::string version_in(const std::string& output) {
 
 }  // namespace
 
+void become(std::vector<std::string> words) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  give_back_limits();
+  prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0);  // which redrive had disabled for itself and its children
+  execvp(arguments[0], arguments.data());
+  _exit(errno == ENOENT ? kNotFound : kNotFound - 1);
+}
+
 std::string first_criu_error(const std::string& log) {
   std::istringstream lines(log);
   for (std::string line; std::getline(lines, line);) {
@@ -91,8 +95,8 @@ std::string first_criu_error(const std::string& log) {
   return {};
 }
 
-Result<Criu> Criu::find() {
-  if (geteuid() != 0) return Error{"images for CRIU need root, because criu does: run it as root"};
+Result<Criu> Criu::find(const std::string& what) {
+  if (geteuid() != 0) return Error{fmt::format("{} need root, because criu does: run it as root", what)};
   ASSIGN_OR_RETURN(const Ran asked, run({"criu", "--version"}));
   if (asked.status == kNotFound && asked.output.empty()) {
     return Error{"there is no criu in PATH: install it (scripts/deps.sh --criu)"};
@@ -105,10 +109,10 @@ Result<Criu> Criu::find() {
                            error.empty() ? "" : fmt::format(" ('{}')", printable(error)))};
 }
 
-Result<void> Criu::dump(pid_t first, const std::string& directory, const Hold& hold) const {
+Result<void> Criu::dump(pid_t first, const std::string& directory, const std::string& group) const {
   constexpr const char* kLog = "dump.log";
   ASSIGN_OR_RETURN(const Ran ran, run({"criu", "dump", "--tree", fmt::format("{}", first), "--images-dir", directory,
-                                       "--freeze-cgroup", hold.path(), "--manage-cgroups=ignore", "--log-file", kLog}));
+                                       "--freeze-cgroup", group, "--manage-cgroups=ignore", "--log-file", kLog}));
   const std::string log = directory + "/" + kLog;
   if (ran.status == 0) {
     std::error_code ignored;
