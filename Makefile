@@ -145,6 +145,9 @@ service: all ## measure what recording a service costs that systemd has started 
 	scripts/deps.sh --bench
 	$(RUN) python3 tests/bench/service.py
 
+engines: all ## measure what checkpoints cost, made by redrive itself and by CRIU
+	$(RUN) python3 tests/bench/engines.py
+
 bounds: all ## measure whether replays keep their bound, and write tests/bench/bounds.md (half an hour)
 	scripts/deps.sh --bench
 	$(RUN) python3 tests/bench/bounds.py
@@ -247,4 +250,4 @@ clean: ## remove what was built
 help: ## show this list
 	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
 
-.PHONY: all tests deps unit simulate check check-all demo bench idle service bounds scaling soak papers fuzz fuzz-long asan asan-readers tsan sanitized tidy format install install-debug deb compile_commands.json clean help
+.PHONY: all tests deps unit simulate check check-all demo bench idle service bounds engines scaling soak papers fuzz fuzz-long asan asan-readers tsan sanitized tidy format install install-debug deb compile_commands.json clean help

@@ -110,6 +110,16 @@ std::string version_in(const std::string& output) {
 
 }  // namespace
 
+void become(std::vector<std::string> words) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  give_back_limits();
+  prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0);  // which redrive had disabled for itself and its children
+  execvp(arguments[0], arguments.data());
+  _exit(kNotStarted);
+}
+
 std::string first_criu_error(const std::string& log) {
   std::istringstream lines(log);
   for (std::string line; std::getline(lines, line);) {

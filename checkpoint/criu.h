@@ -31,6 +31,9 @@ class Criu {
   std::string program_, version_;
 };
 
+// In a child that has been forked: becomes a program in PATH, without what redrive has changed for itself.
+[[noreturn]] void become(std::vector<std::string> words);
+
 // What is wrong, of the lines that CRIU has written: the first error that matters, without the place in CRIU's source.
 // Empty if there is none.
 std::string first_criu_error(const std::string& log);

@@ -136,6 +136,11 @@ void write_process(const ProcessState& process, Files& files, images::Process& o
   out.set_serial(process.process);
   out.set_stack_limit(process.stack_limit);
   for (const auto& [entry, descriptor] : process.descriptors) out.add_descriptors(&descriptor, sizeof descriptor);
+  for (const auto& [name, content] : process.files) {
+    auto& file = *out.add_files();
+    file.set_name(name);
+    file.set_content(content);
+  }
 }
 
 bool read_process(const images::Process& in, const Files& files, ProcessState& process) {
@@ -154,6 +159,7 @@ bool read_process(const images::Process& in, const Files& files, ProcessState& p
     std::memcpy(&descriptor, bytes.data(), sizeof descriptor);
     process.descriptors[descriptor.entry] = descriptor;
   }
+  for (const auto& file : in.files()) process.files.push_back({file.name(), file.content()});
   return true;
 }
 

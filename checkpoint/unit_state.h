@@ -66,6 +66,12 @@ struct ProcessState {
   LocalDescriptors descriptors;  // none up to format 6
   // The process in whose memory it runs, as vfork(2) children do; it then has neither mappings nor descriptors.
   std::optional<uint32_t> memory_of;
+  // What CRIU has written of the process besides its pages; none if the image is our own.
+  struct ImageFile {
+    std::string name;
+    std::string content;
+  };
+  std::vector<ImageFile> files;
 };
 
 struct ThreadState {

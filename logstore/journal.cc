@@ -40,6 +40,9 @@ void fields(Direction& io, R& r) {
     io.since_4(r.first_item, r.own_file);
   } else if constexpr (std::is_same_v<T, JournalEnd>) {
     io(r.end.exit_status, r.end.reason, r.end.wall_s, r.end.skipped_checkpoints, r.files);
+    io.added(r.end.criu_images.made);
+    io.added(r.end.criu_images.failed);
+    io.added(r.end.criu_images.first_error);
   } else if constexpr (std::is_same_v<T, Interception>) {
     io(r.unit, r.served, r.stopped);
   } else if constexpr (std::is_same_v<T, StoppingSite>) {

@@ -125,11 +125,19 @@ struct Join {
   std::string object;  // as in /proc/PID/maps
 };
 
+// Images that CRIU was to make (redrive(1), record --checkpoint-engine).
+struct CriuImages {
+  uint64_t made = 0;
+  uint64_t failed = 0;      // our own in their place
+  std::string first_error;  // of CRIU; empty if it had none
+};
+
 struct RecordingEnd {
   int32_t exit_status = 0;  // as `record` returns it
   std::string reason;       // "exited", "interrupted", ...
   double wall_s = 0;
   uint64_t skipped_checkpoints = 0;
+  CriuImages criu_images;
 };
 
 // What a recording says beside events, images and files.

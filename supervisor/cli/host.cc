@@ -13,10 +13,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/units.h"
+#include "checkpoint/criu.h"
 #include "checkpoint/stub.h"
 #include "checkpoint/stub_namespaces.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/cli/columns.h"
+#include "supervisor/record/criu_cost.h"
 #include "supervisor/replay/probe.h"
 
 namespace redrive {
@@ -94,6 +97,22 @@ Check debug_registers() {
           works ? "work" : "not supported by this machine: some places of preemption in written code are not verified"};
 }
 
+// What CRIU's dumps cost is kept, for `record --checkpoint-engine auto`.
+Check criu() {
+  Check check{"criu (record --checkpoint-engine)", false, false, {}};
+  if (const auto found = Criu::find("checkpoints by CRIU"); !found) {
+    check.detail = found.error().message;
+    return check;
+  }
+  const auto cost = measure_criu_cost();
+  check.ok = static_cast<bool>(cost);
+  check.detail = cost ? fmt::format("a dump costs {} of CPU time, and {} more for each megabyte",
+                                    format_duration(cost->dump_s), format_duration(cost->megabyte_s))
+                      : cost.error().message;
+  if (cost) keep_criu_cost(*cost);
+  return check;
+}
+
 }  // namespace
 
 Result<void> check_host(bool json) {
@@ -105,7 +124,8 @@ Result<void> check_host(bool json) {
                                   descriptors(),
                                   trapping("rdtsc", found.counter),
                                   trapping("cpuid", found.cpuid),
-                                  debug_registers()};
+                                  debug_registers(),
+                                  criu()};
   bool can_record = true;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& check : checks) {

@@ -24,6 +24,7 @@
 #include "base/notice.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "checkpoint/criu.h"
 #include "checkpoint/spawn_cost.h"
 #include "interceptors/trapped_instructions.h"
 #include "logstore/file_cache.h"
@@ -40,6 +41,7 @@
 #include "supervisor/plan/tuning.h"
 #include "supervisor/record/attach/attachable.h"
 #include "supervisor/record/attach/guard.h"
+#include "supervisor/record/criu_cost.h"
 #include "supervisor/record/front/exit_status.h"
 #include "supervisor/record/front/front.h"
 #include "supervisor/record/front/interrupts.h"
@@ -301,12 +303,20 @@ void discard(TraceWriter& writer, const std::string& directory) {
   std::filesystem::remove_all(directory, ignored);
 }
 
+Result<CheckpointEngine> checkpoint_engine_of(CheckpointEngine::Kind kind) {
+  if (kind == CheckpointEngine::Kind::criu) {
+    if (const auto found = Criu::find("checkpoints by CRIU"); !found) return found.error();
+  }
+  return CheckpointEngine{kind, kind == CheckpointEngine::Kind::automatic ? kept_criu_cost() : std::nullopt};
+}
+
 // Runs in the process that stand_in_front() or guard_recorder() has made the recorder.
 Result<int> record(const RecordOptions& options, const Fd& output) {
   ASSIGN_OR_RETURN(const Subject subject, subject_of(options));
   const std::string& program = subject.program;
   ASSIGN_OR_RETURN(const PolicyInfo* info, find_policy(options.policy));
   ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options, *info));
+  ASSIGN_OR_RETURN(const CheckpointEngine checkpoint_engine, checkpoint_engine_of(options.checkpoint_engine));
   PolicyParameters parameters = options.parameters;
   parameters.critical_path_ns = in_ns(tuning.critical_path_s);
   parameters.checkpoint_period_ns = in_ns(tuning.period_s);
@@ -353,6 +363,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     limits.attached_for_s = options.attached_for_s;
     limits.in_process = options.in_process && !limits.attached;
     limits.independent_checkpoints = options.independent_checkpoints;
+    limits.checkpoint_engine = checkpoint_engine;
     limits.processors = options.processors;
     limits.processors_seen = options.processors_seen;
     limits.virtual_checkpoints = options.virtual_checkpoints;
@@ -434,7 +445,8 @@ Result<int> record_behind_front(const RecordOptions& options) {
 constexpr CommandText kText{
     "record",
     "redrive record [-o DIR] [--bound D | --virtual] [--tuning RULE] [--policy P] [--critical-path C] "
-    "[--checkpoint-period T] [--placement P] [--set-bound N] [--multiplicity M] [--approximate] [--cores J] "
+    "[--checkpoint-period T] [--checkpoint-engine E] [--placement P] [--set-bound N] [--multiplicity M] "
+    "[--approximate] [--cores J] "
     "[--processors N] "
     "[--processors-seen N] [--interception TIER] [--transport T] [--no-repair] [--require-bound] [--self-check] "
     "[--wait] [--keep W] [--keep-size SIZE] [--trigger WHEN] [--snapshots N] [--session NAME] [--output FILE] (--pid "
@@ -468,6 +480,11 @@ class RecordCommand : public CommandWith<RecordOptions> {
     arguments.choice("--placement", "P", "how units take checkpoints: aligned, independent (aligned)",
                      {"aligned", "independent"},
                      [&o](const std::string& text) { o.independent_checkpoints = text == "independent"; });
+    arguments.choice("--checkpoint-engine", "E", "who reads processes for checkpoints: auto, criu, own (auto)",
+                     {"auto", "criu", "own"}, [&o](const std::string& text) {
+                       using enum CheckpointEngine::Kind;
+                       o.checkpoint_engine = text == "auto" ? automatic : text == "criu" ? criu : own;
+                     });
     add_policy(arguments, o.policy, o.policy, o.parameters);
     arguments.flag("--virtual", o.virtual_checkpoints,
                    "only note checkpoints and keep no payloads; redrive prepare does the rest");

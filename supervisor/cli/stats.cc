@@ -255,6 +255,9 @@ void print_stats_json(const Trace& trace, const Stats& stats) {
   out.update(Json{{"input_bytes", stats.total.input_bytes},
                   {"checkpoints", stats.checkpoints},
                   {"skipped_checkpoints", trace.end().skipped_checkpoints},
+                  {"criu_images", trace.end().criu_images.made},
+                  {"criu_failures", trace.end().criu_images.failed},
+                  {"criu_error", trace.end().criu_images.first_error},
                   {"trace_bytes", trace.size_on_disk()},
                   {"policy", settings.policy},
                   {"critical_path_s", settings.critical_path_s},
@@ -330,6 +333,11 @@ void print_summary(const Trace& trace, const Stats& stats) {
   line("checkpoints", fmt::format("{}, {} of them images, {} skipped; pauses {}, longest {}", stats.checkpoints,
                                   stats.image_checkpoints, trace.end().skipped_checkpoints,
                                   format_duration(stats.pause_s), format_duration(stats.longest_pause_s)));
+  const CriuImages& by_criu = trace.end().criu_images;
+  if (by_criu.made + by_criu.failed > 0) {
+    line("by CRIU", fmt::format("{}; {} by redrive in its place{}", counted(by_criu.made, "image"), by_criu.failed,
+                                by_criu.first_error.empty() ? "" : " (" + by_criu.first_error + ")"));
+  }
 }
 
 void print_tables(const Trace& trace, const Stats& stats) {

@@ -63,7 +63,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       layout_(objects_, arena_.get(), findings_, patching_, private_views_, object_sharing_, files_, packet_rings_),
       foreign_(tracer_, tracees_, findings_, control_, events_, ends_, handler_),
       capture_(tracer_, stops_, objects_, control_, private_views_, files_, page_buffers_),
-      copies_(tracer_, images_, tracees_, control_, ends_),
+      copies_(tracer_, calls_, images_, arena_.get(), tracees_, control_, ends_),
       checkpointer_(tracer_, writer_, limits_, messages_, images_, tracees_, findings_, control_, intervals_, capture_,
                     copies_),
       preempter_(tracer_, calls_, limits_, images_, arena_.get(), findings_, control_, intervals_, capture_, copies_,
@@ -206,6 +206,7 @@ RecordingEnd Recorder::end_of_recording() const {
                : program.killed()                      ? "killed by a signal"
                                                        : "exited";
   end.skipped_checkpoints = copies_.skipped();
+  end.criu_images = images_.criu_images();
   return end;
 }
 

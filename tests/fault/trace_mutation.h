@@ -211,7 +211,8 @@ class Mutation {
     add(f, r.unit, r.interval, r.pages, r.file_size, r.store_size, r.store_pages, r.first_item, r.own_file);
   }
   static void list(JournalEnd& r, Fields& f) {
-    add(f, r.end.exit_status, r.end.reason, r.end.wall_s, r.end.skipped_checkpoints);
+    add(f, r.end.exit_status, r.end.reason, r.end.wall_s, r.end.skipped_checkpoints, r.end.criu_images.made,
+        r.end.criu_images.failed, r.end.criu_images.first_error);
     for (FileEnd& file : r.files) add(f, file.name, file.size, file.items);
   }
   static void list(Interception& r, Fields& f) { add(f, r.unit, r.served, r.stopped); }

@@ -223,6 +223,6 @@ inline void fill(TraceWriter& writer, const std::function<void(EventIndex)>& flu
   writer.add(StoppingSite{"/lib/x", 0x1234, "syscall", 5, false});
 }
 
-inline RecordingEnd recording_end() { return RecordingEnd{7, "exited", 12.5, 1}; }
+inline RecordingEnd recording_end() { return RecordingEnd{7, "exited", 12.5, 1, {3, 2, "seccomp: unknown"}}; }
 
 }  // namespace redrive::sample

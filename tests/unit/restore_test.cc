@@ -277,6 +277,23 @@ TEST_CASE("a unit's state survives encoding") {
   }
 }
 
+TEST_CASE("what CRIU has written of a process survives encoding") {
+  UnitState state;
+  for (uint32_t process : {3, 5}) state.processes.emplace_back().process = process;
+  state.processes.back().files = {{"core-7.img", std::string("\0\1core", 6)}, {"files.img", ""}};
+  const Bytes data = encoded(state);
+  Decoder in(data);
+  UnitState read;
+  REQUIRE(decode(in, read));
+  CHECK(read.processes.front().files.empty());
+  const auto& files = read.processes.back().files;
+  REQUIRE_EQ(files.size(), 2);
+  CHECK_EQ(files[0].name, "core-7.img");
+  CHECK_EQ(files[0].content, std::string("\0\1core", 6));
+  CHECK_EQ(files[1].name, "files.img");
+  CHECK_EQ(files[1].content, "");
+}
+
 TEST_CASE("a state that is cut short is refused") {
   std::mt19937_64 random(2);
   for (int round = 0; round < 20; ++round) {
@@ -766,8 +783,9 @@ UnitState sample_state() {
        kNoLimit,
        {mapping(kAnonymous, 4, PROT_READ | PROT_WRITE), mapping(kGuarded, 1, PROT_NONE), file, shared, stack},
        {},
+       {},
        {}});
-  state.processes.push_back({4, 101, 0x2000, kNoLimit, {mapping(kAnonymous, 1, PROT_READ), shared_tail}, {}, {}});
+  state.processes.push_back({4, 101, 0x2000, kNoLimit, {mapping(kAnonymous, 1, PROT_READ), shared_tail}, {}, {}, {}});
   state.zero_pages = {{1, kFile + 2 * kPageSize}};
   return state;
 }
@@ -924,7 +942,7 @@ TEST_CASE("a restored stack grows downwards") {
   UnitState state;
   Mapping stack = mapping(kStack, 1, PROT_READ | PROT_WRITE);
   stack.name = "[stack]";
-  state.processes.push_back({0, 100, 0, kNoLimit, {stack, mapping(kAnonymous, 1, PROT_READ | PROT_WRITE)}, {}, {}});
+  state.processes.push_back({0, 100, 0, kNoLimit, {stack, mapping(kAnonymous, 1, PROT_READ | PROT_WRITE)}, {}, {}, {}});
   auto unit = restore(state, Pages().reader(), no_files());
   REQUIRE_MESSAGE(unit, unit.error().message);
   const Stub& stub = unit->processes.at(0).stub;
@@ -936,8 +954,8 @@ TEST_CASE("a restored stack grows downwards") {
 
 TEST_CASE("a process that runs on another's memory is restored with that") {
   UnitState state;
-  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ | PROT_WRITE)}, {}, {}});
-  state.processes.push_back({1, 101, 0, kNoLimit, {}, {}, 0});
+  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ | PROT_WRITE)}, {}, {}, {}});
+  state.processes.push_back({1, 101, 0, kNoLimit, {}, {}, 0, {}});
   Encoder out;
   encode(state, out);
   const Bytes encoded = out.take();
@@ -968,6 +986,7 @@ TEST_CASE("adjacent pages of adjacent mappings are told apart") {
        0,
        kNoLimit,
        {mapping(kAnonymous, 1, PROT_READ), shared, mapping(kAnonymous + 2 * kPageSize, 300, PROT_READ)},
+       {},
        {},
        {}});
   const Bytes contents = pattern(302, 1);  // more than the restorer writes at once
@@ -1063,7 +1082,7 @@ TEST_CASE("an engine is told a process's own pages before they come, and makes i
 TEST_CASE("an image that contradicts itself is damage") {
   const NothingLeft nothing_left;
   UnitState state;
-  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}, {}});
+  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}, {}, {}});
   Pages pages;
   SUBCASE("a page outside every mapping") { pages.add(0, kAnonymous + kPageSize, pattern(1, 1)); }
   SUBCASE("a page that begins in a mapping and goes on behind it") { pages.add(0, kAnonymous, pattern(2, 1)); }
@@ -1073,7 +1092,7 @@ TEST_CASE("an image that contradicts itself is damage") {
   SUBCASE("a process twice") { state.processes.push_back(state.processes.front()); }
   SUBCASE("a thread twice") { state.threads.assign(2, {0, 0, false, {}, {}}); }
   SUBCASE("a process with mappings that runs on another's memory, and a page in them") {
-    state.processes.push_back({1, 101, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}, 0});
+    state.processes.push_back({1, 101, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}, 0, {}});
     pages.add(1, kAnonymous, pattern(1, 1));
   }
   const auto unit = restore(state, pages.reader(), no_files());
@@ -1084,7 +1103,7 @@ TEST_CASE("an image that contradicts itself is damage") {
 TEST_CASE("what the environment refuses during a restore is passed on") {
   const NothingLeft nothing_left;
   UnitState state;
-  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}, {}});
+  state.processes.push_back({0, 100, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}, {}, {}});
   SUBCASE("a page that cannot be read") {
     const auto unit = restore(
         state, [](const FillPages&) -> Result<void> { return Error{"unreadable"}; }, no_files());

@@ -1,5 +1,8 @@
 #include "supervisor/record/checkpoints/image_worker.h"
 
+#include <poll.h>
+#include <sys/syscall.h>
+
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -14,6 +17,15 @@ using Clock = std::chrono::steady_clock;
 // several fsyncs, which take at most half of the time, and a program that ends sooner needs none. What is written and
 // not published can be lost with the machine, not with the recorder.
 constexpr Clock::duration kPublishEvery = std::chrono::seconds(1);
+
+// Ends a copy that sleeps.
+void end(const ImageJob::Copy& copy) {
+  if (!copy.pidfd) return;
+  syscall(SYS_pidfd_send_signal, copy.pidfd.get(), SIGKILL, nullptr, 0);
+  pollfd ended{copy.pidfd.get(), POLLIN, 0};
+  while (poll(&ended, 1, -1) < 0 && errno == EINTR) {
+  }
+}
 }  // namespace
 
 void ImageJob::add(uint32_t process, const Mapping& mapping, Address address, std::span<const uint8_t> pages,
@@ -89,6 +101,11 @@ size_t ImageWorker::copies_alive() const {
   return copies_;
 }
 
+CriuImages ImageWorker::criu_images() const {
+  const Lock lock(mutex_);
+  return criu_images_;
+}
+
 std::vector<ImageWorker::Done> ImageWorker::take_done() {
   const Lock lock(mutex_);
   for (const auto& done : done_) copies_ -= done.copies.size();
@@ -127,7 +144,10 @@ void ImageWorker::run() {
       continue;
     }
     if (queue_.empty()) {
-      if (closing_) return;
+      if (closing_) {
+        criu_.reset();
+        return;
+      }
       if (unpublished_ == 0) {
         changed_.wait(mutex_);
       } else {
@@ -150,6 +170,7 @@ void ImageWorker::run() {
     }
     Done done;
     if (auto result = write(job); !result) done.error = result.error();
+    for (const auto& copy : job.copies) end(copy);
     done.copies = std::move(job.copies);
     job = {};
     lock.lock();
@@ -175,27 +196,70 @@ Result<void> check_wiped(const ImageJob::Copy& copy) {
 
 }  // namespace
 
+// Adds pages of a process, as they would be without patches.
+Result<void> ImageWorker::add_pages(ImageJob& job, uint32_t process, const AddPages& add, const ReadPages& read) {
+  Bytes buffer;
+  return read([&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
+    const auto original = job.unpatched(process, address, pages, buffer);
+    job.state.note_zero_pages(process, mapping, address, original);
+    return add(process, address, original);
+  });
+}
+
 Result<void> ImageWorker::add_copy(ImageJob& job, const ImageJob::Copy& copy, const AddPages& add) {
   TRY(check_wiped(copy));
   const auto wanted = [](const Mapping& m) { return m.shared_object == 0; };
   for (const ProcessState& process : job.state.processes) {
     if (process.process != copy.process) continue;
-    Bytes buffer;
-    TRY(visit_pages(copy.memory, process.mappings, wanted,
-                    [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) {
-                      const auto original = job.unpatched(process.process, address, pages, buffer);
-                      job.state.note_zero_pages(process.process, mapping, address, original);
-                      return add(process.process, address, original);
-                    }));
+    TRY(add_pages(job, process.process, add,
+                  [&](const VisitRun& visit) { return visit_pages(copy.memory, process.mappings, wanted, visit); }));
   }
   return {};
 }
 
+Result<void> ImageWorker::add_dump(ImageJob& job, CriuDump& dump, const AddPages& add) {
+  ProcessState& process = job.state.processes.front();
+  process.files = dump.take_files();
+  return add_pages(job, process.process, add,
+                   [&](const VisitRun& visit) { return dump.visit_pages(process.mappings, visit); });
+}
+
+// What CRIU dumps of a job's copy. Nothing if it is not to, or cannot.
+std::optional<CriuDump> ImageWorker::dump(ImageJob& job) {
+  if (!job.by_criu) return {};
+  auto dumped = try_dump(job);
+  const Lock lock(mutex_);
+  if (dumped) {
+    ++criu_images_.made;
+    return std::move(*dumped);
+  }
+  ++criu_images_.failed;
+  if (criu_images_.first_error.empty()) criu_images_.first_error = dumped.error().message;
+  return {};
+}
+
+Result<CriuDump> ImageWorker::try_dump(ImageJob& job) {
+  if (job.copies.size() != 1 || !job.copies.front().pidfd) return Error{""};
+  if (!criu_) {
+    ASSIGN_OR_RETURN(CriuService started, CriuService::start());
+    criu_.emplace(std::move(started));
+  }
+  ASSIGN_OR_RETURN(const Fd directory, criu_->dump(job.copies.front().pid));
+  ASSIGN_OR_RETURN(CriuDump dump, CriuDump::read(directory));
+  TRY(dump.expect_memory(job.state.processes.front().mappings));
+  return dump;
+}
+
 Result<void> ImageWorker::write(ImageJob& job) {
   for (const UnitId ended : job.ended_units) writer_.end_images(ended);
+  auto dumped = dump(job);
   const auto read = [&](const AddPages& add) -> Result<Bytes> {
     for (const auto& run : job.runs) TRY(add(run.process, run.address, run.pages));
-    for (const auto& copy : job.copies) TRY(add_copy(job, copy, add));
+    if (dumped) {
+      TRY(add_dump(job, *dumped, add));
+    } else {
+      for (const auto& copy : job.copies) TRY(add_copy(job, copy, add));
+    }
     Encoder header;
     encode(job.state, header);
     return header.take();

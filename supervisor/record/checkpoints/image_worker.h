@@ -13,6 +13,8 @@
 #include "checkpoint/address_space.h"
 #include "checkpoint/unit_state.h"
 #include "logstore/trace.h"
+#include "supervisor/record/checkpoints/criu_dump.h"
+#include "supervisor/record/checkpoints/criu_service.h"
 #include "supervisor/record/checkpoints/page_buffers.h"
 
 namespace redrive {
@@ -54,8 +56,11 @@ struct ImageJob {
     // If the process was attached to: which of its memory is known to be empty in the copy (madvise(2),
     // MADV_WIPEONFORK). The image fails if there is more.
     std::optional<std::vector<AddressRange>> known_not_copied;
+    // If it is not traced any more and sleeps, so that CRIU can dump it: by which it is ended.
+    Fd pidfd;
   };
   std::vector<Copy> copies;
+  bool by_criu = false;             // if CRIU can; our own image otherwise
   std::vector<UnitId> ended_units;  // no image of them follows
   // It is no image: finishes this volume.
   std::optional<std::pair<TraceWriter::VolumeNumber, RecordingEnd>> volume;
@@ -77,6 +82,8 @@ class ImageWorker {
     std::optional<Error> error;
   };
   std::vector<Done> take_done();
+  // How many images CRIU has made, and how many that it was to make it has not, with its first error if it had one.
+  CriuImages criu_images() const;
   bool is_idle() const;    // what was handed in is written
   void wait_until_idle();  // until what was handed in is written
   // Writes what was handed in and ends the thread. What is not published then is left to the writer's finish().
@@ -86,16 +93,23 @@ class ImageWorker {
   void run();
   Result<void> write(ImageJob& job);
   static Result<void> add_copy(ImageJob& job, const ImageJob::Copy& copy, const AddPages& add);
+  static Result<void> add_dump(ImageJob& job, CriuDump& dump, const AddPages& add);
+  using ReadPages = std::function<Result<void>(const VisitRun& visit)>;
+  static Result<void> add_pages(ImageJob& job, uint32_t process, const AddPages& add, const ReadPages& read);
+  std::optional<CriuDump> dump(ImageJob& job);
+  Result<CriuDump> try_dump(ImageJob& job);
 
   TraceWriter& writer_;
   mutable Mutex mutex_;
   Condition changed_;
+  std::optional<CriuService> criu_;  // the thread's
   std::deque<ImageJob> queue_ GUARDED_BY(mutex_);
   std::vector<Done> done_ GUARDED_BY(mutex_);
   size_t copies_ GUARDED_BY(mutex_) = 0;
   uint64_t queued_bytes_ GUARDED_BY(mutex_) = 0;
   bool busy_ GUARDED_BY(mutex_) = false;
   size_t unpublished_ GUARDED_BY(mutex_) = 0;  // images that are written, to be published together
+  CriuImages criu_images_ GUARDED_BY(mutex_);
   bool closing_ GUARDED_BY(mutex_) = false;
   std::thread thread_;  // the last member: it uses the others
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "interceptors/trapped_instructions.h"
+#include "supervisor/record/settings/checkpoint_engine.h"
 #include "supervisor/record/settings/triggers.h"
 
 namespace redrive {
@@ -18,7 +19,8 @@ struct RecorderLimits {
   uint64_t keep_ns = 0;
   uint64_t keep_bytes = 0;
   std::vector<Trigger> triggers;
-  size_t copies = 8;                     // checkpoint copies alive at once
+  size_t copies = 8;  // checkpoint copies alive at once
+  CheckpointEngine checkpoint_engine;
   bool virtual_checkpoints = false;      // every T, only the place is noted, for `prepare` to make an image there
   bool independent_checkpoints = false;  // units do not take theirs together
   unsigned processors = 0;               // that the programs may run on; 0: all

@@ -1,6 +1,8 @@
 #include "supervisor/record/stops/checkpoint_copies.h"
 
+#include <linux/close_range.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "supervisor/record/front/lifeline.h"
@@ -21,13 +23,50 @@ void CheckpointCopies::end(pid_t copy) {
 bool CheckpointCopies::give(ImageJob& job, pid_t copy, const Thread& original) {
   if (copy < 0 || !ends_.wait_stop(copy)) return false;
   tracer_.kill_with_tracer(copy);  // it must never run
-  auto& given = job.copies.emplace_back(ImageJob::Copy{original.process->serial, copy, original.process->pid, {}, {}});
+  auto& given =
+      job.copies.emplace_back(ImageJob::Copy{original.process->serial, copy, original.process->pid, {}, {}, {}});
   if (auto memory = Memory::open(copy)) given.memory = std::move(*memory);
   return true;
 }
 
+void CheckpointCopies::put_to_sleep(ImageJob::Copy& copy) {
+  // If the recorder is killed, nobody ends it; then this does.
+  constexpr unsigned kLongestSleep_s = 600;
+  // No handler, no flags, no mask: what comes after the orders in their page is zero.
+  struct KernelSigaction {
+    uint64_t handler, flags, restorer, mask;
+  };
+  static_assert(sizeof(gate::Orders) + sizeof(KernelSigaction) <= gate::kOrdersSize);
+  constexpr Address kDefaultAction = gate::kOrders + gate::kOrdersSize - sizeof(KernelSigaction);
+  // CRIU puts code into the first executable mapping, and cannot where that is the tier's.
+  constexpr Address kForCriu = gate::kCode - kPageSize;
+  constexpr uint64_t kPrivateCode = PROT_READ | PROT_EXEC, kThere = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+  HeldSignals none;
+  user_regs_struct regs;
+  Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, copy.pid, 0)));
+  if (!pidfd || !tracer_.get_regs(copy.pid, regs)) return;
+  const auto made = calls_.make(*arena_, {copy.pid, none}, regs,
+                                {{SYS_close_range, {0, ~0u, CLOSE_RANGE_UNSHARE}},
+                                 {SYS_setsid, {}},
+                                 {SYS_rt_sigaction, {SIGALRM, kDefaultAction, 0, sizeof(uint64_t)}},
+                                 {SYS_alarm, {kLongestSleep_s}},
+                                 {SYS_mmap, {kForCriu, kPageSize, kPrivateCode, kThere, ~0ull, 0}},
+                                 {SYS_munmap, {gate::kSlot, gate::kSlotSize}}});
+  if (!made || *made != 0) return;
+  // No other signal reaches it. If the kernel has it enter the call again, its filter lets that through there.
+  tracer_.set_signal_mask(copy.pid, ~(uint64_t{1} << (SIGALRM - 1)));
+  constexpr Address kInstructionSize = 2;
+  regs.rip = arena_->header().executed - kInstructionSize;
+  regs.rax = SYS_ppoll;
+  regs.orig_rax = ~0ull;
+  regs.rdi = regs.rsi = regs.rdx = regs.r10 = regs.r8 = 0;
+  if (!tracer_.set_regs(copy.pid, regs)) return;
+  tracer_.detach(copy.pid);
+  copy.pidfd = std::move(pidfd);
+}
+
 void CheckpointCopies::end(const ImageJob::Copy& copy) {
-  end(copy.pid);
+  if (!copy.pidfd) end(copy.pid);
   if (Thread* original = tracees_.find(copy.original)) {
     original->process->copies_to_reap.push_back(copy.pid);
     ask_to_stop(*original);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "supervisor/record/checkpoints/image_worker.h"
+#include "supervisor/record/kernel/tracee_calls.h"
 #include "supervisor/record/kernel/tracer.h"
 #include "supervisor/record/tracees/tracee.h"
 
@@ -14,8 +15,15 @@ class Ends;
 
 class CheckpointCopies {
  public:
-  CheckpointCopies(Tracer& tracer, ImageWorker& images, Tracees& tracees, ThreadControl& control, Ends& ends)
-      : tracer_(tracer), images_(images), tracees_(tracees), control_(control), ends_(ends) {}
+  CheckpointCopies(Tracer& tracer, TraceeCalls& calls, ImageWorker& images, GateArena* arena, Tracees& tracees,
+                   ThreadControl& control, Ends& ends)
+      : tracer_(tracer),
+        calls_(calls),
+        images_(images),
+        arena_(arena),
+        tracees_(tracees),
+        control_(control),
+        ends_(ends) {}
 
   // Put into a register that clone(2) does not read, to tell copies from what programs make.
   static constexpr uint64_t kMark = 0x79706f63;
@@ -27,6 +35,9 @@ class CheckpointCopies {
   // Gives the image a copy that was born, and whose pages are to be stored. False if there is none (`copy` is -1), or
   // if it was killed.
   bool give(ImageJob& job, pid_t copy, const Thread& original);
+  // Has a copy that CRIU is to dump sleep, untraced: in a session of its own, without descriptors and without the tier
+  // where recorded calls are kept. It needs the tier's code. The copy remains as it was if that cannot be done.
+  void put_to_sleep(ImageJob::Copy& copy);
   void end(pid_t copy);
   void end(const ImageJob::Copy& copy);
   // Whether an unknown tracee is a copy whose original was killed before the copy's birth was reported.
@@ -45,7 +56,9 @@ class CheckpointCopies {
 
  private:
   Tracer& tracer_;
+  TraceeCalls& calls_;
   ImageWorker& images_;
+  GateArena* arena_;  // null: there is no in-process tier
   Tracees& tracees_;
   ThreadControl& control_;
   Ends& ends_;

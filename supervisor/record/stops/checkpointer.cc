@@ -209,11 +209,14 @@ void Checkpointer::checkpoint(Thread& trigger) {
   add_image(unit, std::move(job));
 }
 
-void Checkpointer::hand_over(Unit& unit, ImageJob job) {
+void Checkpointer::hand_over(Unit& unit, ImageJob job, uint64_t bytes) {
   unit.has_image = true;
   for (const auto& process : job.state.processes) {
     for (const auto& mapping : process.mappings) writer_.mention_file(unit.id, mapping.file);
   }
+  job.by_criu = limits_.checkpoint_engine.chooses_criu(bytes, unit.period_ns);
+  const Gate* const gate = unit.processes.front()->gate.get();
+  if (job.by_criu && job.copies.size() == 1 && gate && gate->slot()) copies_.put_to_sleep(job.copies.front());
   job.ended_units = std::exchange(ended_with_image_, {});
   images_.add(std::move(job));
 }
@@ -223,7 +226,7 @@ void Checkpointer::add_image(Unit& unit, ImageJob job) {
   for (const auto& copy : job.copies) bytes += private_bytes(copy.original);
   intervals_.note_image(unit, job.state, bytes);
   if (!unit.checkpoint_wanted.exchange(false)) align(unit);
-  hand_over(unit, std::move(job));
+  hand_over(unit, std::move(job), bytes);
 }
 
 void Checkpointer::note_checkpoint(Process& process) {
@@ -245,8 +248,9 @@ void Checkpointer::store_now(Unit& unit, Thread& trigger, const user_regs_struct
   }
   if (regs) job->state.threads.front().regs = *regs;
   job->interval = unit.interval;
-  intervals_.note_image(unit, job->state, job->bytes());
-  hand_over(unit, std::move(*job));
+  const uint64_t bytes = job->bytes();
+  intervals_.note_image(unit, job->state, bytes);
+  hand_over(unit, std::move(*job), bytes);
   unit.interval_record.pause_ns = static_cast<uint64_t>((tracer_.now() - stopped_at).count());
   writer_.add(unit.interval_record);
 }

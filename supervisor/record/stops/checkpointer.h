@@ -74,7 +74,7 @@ class Checkpointer {
  private:
   void align(const Unit& with);
   void interrupt_sleep(Unit& unit);
-  void hand_over(Unit& unit, ImageJob job);
+  void hand_over(Unit& unit, ImageJob job, uint64_t bytes);
 
   Tracer& tracer_;
   TraceWriter& writer_;
