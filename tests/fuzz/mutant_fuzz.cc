@@ -138,7 +138,7 @@ TraceParts good_parts() {
   parts.journal.push_back(Unsure{3, 17, "a reason"});
   parts.journal.push_back(Interception{2, 10, 5});
   parts.journal.push_back(StoppingSite{"/lib/x", 0x1234, "syscall", 5, false});
-  parts.journal.push_back(JournalEnd{{0, "exited", 1.5, 0}, {}});
+  parts.journal.push_back(JournalEnd{{0, "exited", 1.5, 0, {}}, {}});
   return parts;
 }
 
