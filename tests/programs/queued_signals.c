@@ -20,11 +20,11 @@ static void on_signal(int signal, siginfo_t* info, void* unused) {
 
 static volatile bool done;
 static void* disturb(void* unused) {
-  sigset_t others;
-  sigemptyset(&others);
-  sigaddset(&others, SIGUSR1);
-  sigaddset(&others, SIGRTMIN + 1);
-  MUST0(pthread_sigmask(SIG_BLOCK, &others, NULL));
+  sigset_t taken;  // if they were sent to the process
+  sigemptyset(&taken);
+  sigaddset(&taken, SIGUSR2);
+  sigaddset(&taken, SIGRTMIN);
+  MUST0(pthread_sigmask(SIG_UNBLOCK, &taken, NULL));
   while (!done) usleep(1000);
   return unused;
 }
@@ -39,9 +39,9 @@ int main(void) {
     MUST(sigaction(signals[i], &action, NULL));
     sigaddset(&set, signals[i]);
   }
+  MUST0(pthread_sigmask(SIG_BLOCK, &set, NULL));
   pthread_t other;
   MUST0(pthread_create(&other, NULL, disturb, NULL));
-  MUST0(pthread_sigmask(SIG_BLOCK, &set, NULL));
 
   MUST0(pthread_kill(pthread_self(), SIGUSR2));
   MUST0(pthread_sigqueue(pthread_self(), SIGRTMIN, (union sigval){.sival_int = TO_THREAD}));
