@@ -197,14 +197,14 @@ Result<std::vector<InFlight::Piece>> SpecMaker::arriving(ObjectNumber at) const 
   const OpenObject& sender = past_.model.objects()[*peer];
   const uint64_t channel = object.in_channel ? object.in_channel : sender.out_channel;
   auto pieces = past_.in_flight.pieces(channel);
-  uint64_t sum = 0;
-  for (const auto& piece : pieces) sum += piece.length;
-  const auto left = static_cast<int64_t>(sender.written_bytes) - static_cast<int64_t>(object.read_bytes);
-  // The sends of calls that have not returned count among the pieces only.
+  int64_t sum = 0;
+  for (const auto& piece : pieces) sum += static_cast<int64_t>(piece.length);
+  auto left = static_cast<int64_t>(sender.written_bytes) - static_cast<int64_t>(object.read_bytes);
+  // A call that has not returned may have sent already, and all of it may have been read.
   for (const auto& [name, thread] : past_.model.threads()) {
     const Event* const call = past_.model.call_of(name);
     if (!call || !call->send || call->send->channel != channel) continue;
-    sum -= std::min(sum, call->send->length);
+    left += static_cast<int64_t>(call->send->length);
   }
   const bool datagrams = object.kind == Kind::socket && past_.model.socket_type(object) != SOCK_STREAM;
   if (datagrams && object.unknown_messages) {
@@ -217,7 +217,7 @@ Result<std::vector<InFlight::Piece>> SpecMaker::arriving(ObjectNumber at) const 
     std::erase_if(pieces, [](const auto& piece) { return piece.rest; });
     return pieces;
   }
-  if (left == static_cast<int64_t>(sum)) return pieces;
+  if (left == sum) return pieces;
   return Error{
       fmt::format("it is not known what was on its way in {}: {} bytes were written and not read, and {} of "
                   "them are known (bytes that sendfile(2) or splice(2) has moved are not)",

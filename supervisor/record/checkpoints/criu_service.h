@@ -4,6 +4,9 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <utility>
+
 #include "base/fd.h"
 #include "base/result.h"
 
