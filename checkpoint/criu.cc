@@ -36,6 +36,22 @@ struct Starting {
   bool lifted;  // it restores, with the limits that redrive has lifted
 };
 
+// What redrive has changed for itself and its children.
+REDRIVE_ON_OUR_MEMORY
+void undo_own_settings() {
+  prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+std::vector<char*> arguments_of(std::vector<std::string>& words) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  return arguments;
+}
+
 REDRIVE_ON_OUR_MEMORY
 int start(void* arg) {
   const auto& starting = *static_cast<const Starting*>(arg);
@@ -47,10 +63,7 @@ int start(void* arg) {
   } else {
     give_back_limits();
   }
-  prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0);  // which redrive had disabled for itself and its children
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  undo_own_settings();
   execve(starting.arguments[0], starting.arguments, environ);
   _exit(kNotStarted);
 }
@@ -61,9 +74,7 @@ Result<Ran> run(std::vector<std::string> words, const StubNamespaces* namespaces
   if (pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
   const Fd from(ends[0]);
   Fd to(ends[1]);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  std::vector<char*> arguments = arguments_of(words);
   Starting starting{arguments.data(), to.get(), namespaces != nullptr};
   ASSIGN_OR_RETURN(const pid_t child,
                    namespaces ? namespaces->spawn(start, &starting) : StubNamespaces::spawn_outside(start, &starting));
@@ -111,11 +122,9 @@ std::string version_in(const std::string& output) {
 }  // namespace
 
 void become(std::vector<std::string> words) {
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = arguments_of(words);
   give_back_limits();
-  prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0);  // which redrive had disabled for itself and its children
+  undo_own_settings();
   execvp(arguments[0], arguments.data());
   _exit(kNotStarted);
 }

@@ -25,6 +25,16 @@ enum class CriuFile : uint32_t {
   seccomp = 0x64413049,
 };
 
+// Values of the messages' fields.
+namespace criu_value {
+inline constexpr uint32_t kImageVersion = 2;  // inventory_entry.img_version: CRTOOLS_IMAGES_V1_1
+inline constexpr uint32_t kX86_64 = 1;        // core_entry.mtype
+inline constexpr uint32_t kPagePresent = 4;   // pagemap_entry.flags: PE_PRESENT, its pages are in the dump
+// vma_entry.status: VMA_AREA_*, VMA_FILE_*, VMA_ANON_*
+inline constexpr uint32_t kRegular = 1 << 0, kStack = 1 << 1, kHeap = 1 << 5, kFilePrivate = 1 << 6,
+                          kFileShared = 1 << 7, kAnonymousShared = 1 << 8, kAnonymousPrivate = 1 << 9;
+}  // namespace criu_value
+
 // Makes the content of one file.
 class CriuFileWriter {
  public:

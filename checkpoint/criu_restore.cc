@@ -22,9 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Values of CRIU's fields.
-constexpr uint32_t kPagePresent = 4;
-constexpr uint32_t kRegular = 1 << 0, kStack = 1 << 1, kFilePrivate = 1 << 6, kAnonymousPrivate = 1 << 9;
+using namespace criu_value;
 
 // Whether CRIU maps it: it is the process's own.
 bool is_own(const Mapping& mapping) { return !mapping.shared_object; }

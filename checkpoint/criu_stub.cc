@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "base/remote.h"
+#include "checkpoint/criu_files.h"
 #include "checkpoint/register_images.h"
 #include "checkpoint/stub.h"
 
@@ -12,8 +13,7 @@ namespace redrive::criu_stub {
 namespace {
 
 // Values of CRIU's fields.
-constexpr uint32_t kImageVersion = 2;  // CRTOOLS_IMAGES_V1_1
-constexpr uint32_t kX86_64 = 1, kAlive = 1, kRegularFile = 1, kFilter = 2;
+constexpr uint32_t kAlive = 1, kRegularFile = 1, kFilter = 2;
 constexpr uint32_t kNobody = 65534;
 constexpr uint32_t kSignals = 62;  // all but SIGKILL and SIGSTOP
 constexpr int kFirstOfAll = 1000;  // proc_pid_oom_score_adj(5)
@@ -122,7 +122,7 @@ void add_task(criu::task_core_entry& task) {
 
 criu::inventory_entry inventory() {
   criu::inventory_entry entry;
-  entry.set_img_version(kImageVersion);
+  entry.set_img_version(criu_value::kImageVersion);
   entry.set_fdinfo_per_id(true);
   entry.set_ns_per_id(true);
   *entry.mutable_root_ids() = ids_of(1);
@@ -133,7 +133,7 @@ criu::task_kobj_ids_entry ids() { return ids_of(kFiles); }
 
 criu::core_entry thread(bool first) {
   criu::core_entry core;
-  core.set_mtype(kX86_64);
+  core.set_mtype(criu_value::kX86_64);
   add_start(*core.mutable_thread_info());
   if (first) add_task(*core.mutable_tc());
   auto& thread = *core.mutable_thread_core();

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <set>
 
+#include "checkpoint/criu_files.h"
 #include "checkpoint/register_images.h"
 #include "checkpoint/state_images.pb.h"
 #include "checkpoint/unit_state.h"
@@ -16,11 +17,7 @@ namespace {
 // Before version 12, a header began with the number of a thread, which is smaller.
 constexpr uint64_t kMessages = uint64_t{1} << 32;
 
-// The status of a mapping in CRIU's images (VMA_AREA_*, VMA_FILE_*, VMA_ANON_*).
-constexpr uint32_t kRegular = 1 << 0, kStack = 1 << 1, kHeap = 1 << 5, kFilePrivate = 1 << 6, kFileShared = 1 << 7,
-                   kAnonymousShared = 1 << 8, kAnonymousPrivate = 1 << 9;
-constexpr uint32_t kImageVersion = 2;  // CRTOOLS_IMAGES_V1_1
-constexpr uint32_t kX86_64 = 1;
+using namespace criu_value;
 constexpr char kStackName[] = "[stack]", kHeapName[] = "[heap]";
 
 uint32_t status_of(const Mapping& mapping) {

@@ -17,7 +17,6 @@
 namespace redrive {
 namespace {
 
-constexpr uint32_t kPresent = 4;  // PE_PRESENT, the flag of pages that are in the dump
 constexpr uint64_t kMostAtOnce = 1 << 20;
 
 Result<std::vector<std::string>> names_in(const Fd& directory) {
@@ -69,7 +68,7 @@ Result<CriuDump> CriuDump::read(const Fd& directory) {
   while (!messages.at_end()) {
     criu::pagemap_entry entry;
     if (!messages.next(entry)) return cut_short(*pagemap);
-    if (!(entry.flags() & kPresent)) return Error{"CRIU has left out pages"};
+    if (!(entry.flags() & criu_value::kPagePresent)) return Error{"CRIU has left out pages"};
     dump.runs_.push_back({entry.vaddr(), entry.nr_pages()});
     count += entry.nr_pages();
   }

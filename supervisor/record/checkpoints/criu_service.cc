@@ -83,9 +83,6 @@ Result<CriuService> CriuService::start() {
   if (pid < 0) return errno_error("cannot fork");
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
     setsid();  // what the user types to end the program is not for it
     const int nothing = open("/dev/null", O_RDWR);
     for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(nothing, standard);

@@ -1,4 +1,4 @@
-// Who reads the pages of copies for images: redrive itself, or CRIU.
+// Whether redrive itself or CRIU reads the pages of copies for images.
 #pragma once
 
 #include <cstdint>
