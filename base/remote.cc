@@ -8,9 +8,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <utility>
 
 #include "base/brief_file.h"
 #include "base/check.h"
+#include "base/fd.h"
 #include "base/procfs.h"
 
 namespace redrive {
@@ -52,24 +55,113 @@ bool write_by_number(pid_t pid, Address to, const uint8_t* from, size_t size) {
   return true;
 }
 
+// By /proc/PID/mem.
+class OpenedMemory : public MemorySource {
+ public:
+  explicit OpenedMemory(Fd file) : file_(std::move(file)) {}
+
+  size_t read_some(Address from, void* to, size_t size) const override {
+    size_t done = 0;
+    while (done < size) {
+      const ssize_t n =
+          ::pread(file_.get(), static_cast<char*>(to) + done, size - done, static_cast<off_t>(from + done));
+      if (n <= 0) break;
+      done += static_cast<size_t>(n);
+    }
+    return done;
+  }
+  bool write(Address to, const void* from, size_t size) const override {
+    size_t done = 0;
+    while (done < size) {
+      const ssize_t n =
+          ::pwrite(file_.get(), static_cast<const char*>(from) + done, size - done, static_cast<off_t>(to + done));
+      if (n <= 0) return false;
+      done += static_cast<size_t>(n);
+    }
+    return true;
+  }
+
+ private:
+  Fd file_;
+};
+
+// Without a descriptor.
+class NumberedMemory : public MemorySource {
+ public:
+  explicit NumberedMemory(pid_t pid) : pid_(pid) {}
+
+  size_t read_some(Address from, void* to, size_t size) const override {
+    return in_pages(from, size, [&](size_t done, size_t piece) {
+      return read_by_number(pid_, from + done, static_cast<uint8_t*>(to) + done, piece);
+    });
+  }
+  bool write(Address to, const void* from, size_t size) const override {
+    return in_pages(to, size, [&](size_t done, size_t piece) {
+             return write_by_number(pid_, to + done, static_cast<const uint8_t*>(from) + done, piece);
+           }) == size;
+  }
+
+ private:
+  // How many bytes are done when `one` is false for the first time.
+  static size_t in_pages(Address from, size_t size, const std::function<bool(size_t done, size_t piece)>& one) {
+    size_t done = 0;
+    while (done < size) {
+      const size_t piece = std::min(size - done, kPageSize - (from + done) % kPageSize);
+      if (!one(done, piece)) break;
+      done += piece;
+    }
+    return done;
+  }
+
+  pid_t pid_;
+};
+
+class Snapshot : public MemorySource {
+ public:
+  explicit Snapshot(const Memory& source) : source_(source) {}
+
+  size_t read_some(Address from, void* to, size_t size) const override {
+    if (size > kPageSize) return source_.read_some(from, to, size);  // this much is not read again
+    size_t done = 0;
+    while (done < size) {
+      const size_t offset = (from + done) % kPageSize;
+      const Bytes& page = page_at(from + done - offset);
+      if (offset >= page.size()) break;
+      const size_t length = std::min(size - done, page.size() - offset);
+      std::memcpy(static_cast<uint8_t*>(to) + done, page.data() + offset, length);
+      done += length;
+    }
+    return done;
+  }
+  bool write(Address, const void*, size_t) const override { return false; }
+
+ private:
+  const Bytes& page_at(Address start) const {
+    for (const auto& [known, contents] : pages_) {
+      if (known == start) return contents;
+    }
+    Bytes contents(kPageSize);
+    contents.resize(source_.read_some(start, contents.data(), contents.size()));
+    return pages_.emplace_back(start, std::move(contents)).second;
+  }
+
+  const Memory& source_;
+  mutable std::vector<std::pair<Address, Bytes>> pages_;
+};
+
 }  // namespace
 
 Result<Memory> Memory::open(pid_t pid) {
-  Memory memory;
-  memory.pid_ = pid;
   const std::string path = proc_path(pid, "mem");
-  memory.fd_ = Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  memory.by_number_ = !memory.fd_ && no_file_left(errno);
-  if (!memory.fd_ && !memory.by_number_) return errno_error("cannot open " + path);
-  return memory;
+  Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (file) return Memory(pid, std::make_shared<OpenedMemory>(std::move(file)));
+  if (!no_file_left(errno)) return errno_error("cannot open " + path);
+  return Memory(pid, std::make_shared<NumberedMemory>(pid));
 }
 
 Memory Memory::shared(pid_t pid, const Memory& source) {
-  Memory memory;
-  memory.pid_ = pid;
-  memory.fd_ = Fd(fcntl(source.fd_.get(), F_DUPFD_CLOEXEC, 0));
-  memory.by_number_ = !memory.fd_;
-  return memory;
+  const bool numbered = dynamic_cast<const NumberedMemory*>(source.source_.get());
+  return {pid, numbered ? std::make_shared<NumberedMemory>(pid) : source.source_};
 }
 
 Memory Memory::of(std::span<const Piece> pieces) {
@@ -88,32 +180,7 @@ const uint8_t* Memory::view(Address from, size_t size) const {
   return nullptr;
 }
 
-Memory Memory::snapshot(const Memory& source) {
-  Memory memory;
-  memory.pid_ = source.pid_;
-  memory.source_ = &source;
-  return memory;
-}
-
-size_t Memory::read_snapshot(Address from, void* to, size_t size) const {
-  if (size > kPageSize) return source_->read_some(from, to, size);  // this much is not read again
-  size_t done = 0;
-  while (done < size) {
-    const size_t offset = (from + done) % kPageSize;
-    const Address start = from + done - offset;
-    auto page = std::find_if(pages_.begin(), pages_.end(), [&](const auto& known) { return known.first == start; });
-    if (page == pages_.end()) {
-      Bytes contents(kPageSize);
-      contents.resize(source_->read_some(start, contents.data(), contents.size()));
-      page = pages_.insert(pages_.end(), {start, std::move(contents)});
-    }
-    if (offset >= page->second.size()) break;
-    const size_t length = std::min(size - done, page->second.size() - offset);
-    std::memcpy(static_cast<uint8_t*>(to) + done, page->second.data() + offset, length);
-    done += length;
-  }
-  return done;
-}
+Memory Memory::snapshot(const Memory& source) { return {source.pid_, std::make_shared<Snapshot>(source)}; }
 
 size_t Memory::read_piece(Address from, void* to, size_t size) const {
   for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
@@ -128,28 +195,12 @@ size_t Memory::read_piece(Address from, void* to, size_t size) const {
 }
 
 size_t Memory::read_some(Address from, void* to, size_t size) const {
+  if (source_) return source_->read_some(from, to, size);
   size_t done = 0;
-  if (source_) return read_snapshot(from, to, size);
-  if (by_number_) {
-    while (done < size) {
-      const size_t piece = std::min(size - done, kPageSize - (from + done) % kPageSize);
-      if (!read_by_number(pid_, from + done, static_cast<uint8_t*>(to) + done, piece)) break;
-      done += piece;
-    }
-    return done;
-  }
-  if (!fd_) {
-    while (done < size) {
-      const size_t n = read_piece(from + done, static_cast<uint8_t*>(to) + done, size - done);
-      if (n == 0) break;
-      done += n;
-    }
-    return done;
-  }
   while (done < size) {
-    const ssize_t n = ::pread(fd_.get(), static_cast<char*>(to) + done, size - done, static_cast<off_t>(from + done));
-    if (n <= 0) break;
-    done += static_cast<size_t>(n);
+    const size_t n = read_piece(from + done, static_cast<uint8_t*>(to) + done, size - done);
+    if (n == 0) break;
+    done += n;
   }
   return done;
 }
@@ -157,19 +208,7 @@ size_t Memory::read_some(Address from, void* to, size_t size) const {
 bool Memory::read(Address from, void* to, size_t size) const { return read_some(from, to, size) == size; }
 
 bool Memory::write(Address to, const void* from, size_t size) const {
-  size_t done = 0;
-  while (by_number_ && done < size) {
-    const size_t piece = std::min(size - done, kPageSize - (to + done) % kPageSize);
-    if (!write_by_number(pid_, to + done, static_cast<const uint8_t*>(from) + done, piece)) return false;
-    done += piece;
-  }
-  while (done < size) {
-    const ssize_t n =
-        ::pwrite(fd_.get(), static_cast<const char*>(from) + done, size - done, static_cast<off_t>(to + done));
-    if (n <= 0) return false;
-    done += static_cast<size_t>(n);
-  }
-  return true;
+  return source_ ? source_->write(to, from, size) : size == 0;
 }
 
 namespace {

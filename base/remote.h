@@ -11,12 +11,13 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/fd.h"
 #include "base/page.h"
 #include "base/result.h"
 
@@ -40,10 +41,20 @@ struct Stretch {
   Address end() const { return start + bytes.size(); }
 };
 
+// Where a Memory finds its bytes.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  virtual size_t read_some(Address from, void* to, size_t size) const = 0;  // up to the first unreadable page
+  virtual bool write(Address to, const void* from, size_t size) const = 0;  // all or false
+};
+
 // A process's memory. Reads and writes ignore page protections, as ptrace does.
 class Memory {
  public:
   Memory() = default;
+  // `pid`: the process whose memory it is.
+  Memory(pid_t pid, std::shared_ptr<const MemorySource> source) : pid_(pid), source_(std::move(source)) {}
   // If no more files can be opened (errno EMFILE and the like), the process is accessed by its number instead.
   static Result<Memory> open(pid_t pid);
   // Pieces of memory as they were at some moment; later pieces take precedence over earlier ones. Everything else is
@@ -91,14 +102,10 @@ class Memory {
 
  private:
   size_t read_piece(Address from, void* to, size_t size) const;
-  size_t read_snapshot(Address from, void* to, size_t size) const;
 
   pid_t pid_ = -1;
-  Fd fd_;
-  bool by_number_ = false;  // no descriptor was left for the file
+  std::shared_ptr<const MemorySource> source_;  // null: the pieces
   std::span<const Piece> pieces_;
-  const Memory* source_ = nullptr;
-  mutable std::vector<std::pair<Address, Bytes>> pages_;
 };
 
 bool get_regs(pid_t tid, user_regs_struct& regs);

@@ -74,19 +74,6 @@ Bytes GateArena::loader(const SharedMemory& slot) const {
   return loader;
 }
 
-bool GateArena::can_open(pid_t pid) {
-  struct stat info {};
-  if (stat(proc_path(pid, "").c_str(), &info) != 0 || info.st_uid != geteuid() || info.st_gid != getegid())
-    return false;
-  const auto same = [&](const char* what) {
-    struct stat ours {};
-    struct stat theirs {};
-    return stat(proc_path(getpid(), what).c_str(), &ours) == 0 && stat(proc_path(pid, what).c_str(), &theirs) == 0 &&
-           ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
-  };
-  return same("ns/pid") && same("ns/mnt") && same("root");
-}
-
 std::vector<UntracedSite> GateArena::untraced() const {
   const auto& table = *reinterpret_cast<const gate::Table*>(at(gate::kTable));
   return {{header().executed, gate_numbers(table)}, {header().injected, {SYS_mmap, SYS_close, SYS_brk}}};

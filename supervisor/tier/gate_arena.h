@@ -40,8 +40,6 @@ class GateArena {
   std::array<ExactCall, 3> loader_calls() const;
   const SharedMemory& code() const { return code_; }
   const SharedMemory& clock() const { return clock_; }
-  // Whether a tracee sees the same processes as this process and may access it.
-  static bool can_open(pid_t pid);
 
   // The last stamp that a call has taken.
   uint64_t now() const {

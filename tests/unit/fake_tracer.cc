@@ -99,7 +99,10 @@ void FakeTracer::detach(pid_t tid, int signal) {
   if (stopped(tid)) std::erase(by_age_, tid), tracees_.erase(tid);
 }
 
-void FakeTracer::report_exit(pid_t tid) { asked.push_back(fmt::format("{}: report exit", tid)); }
+bool FakeTracer::set_option(pid_t tid, TraceeOption option) {
+  if (option == TraceeOption::reports_exit) asked.push_back(fmt::format("{}: report exit", tid));
+  return true;
+}
 
 void FakeTracer::resume(pid_t tid, Resume how, int signal) {
   asked.push_back(fmt::format("{}: {}{}", tid, name_of(how), signal ? fmt::format(" with {}", signal) : ""));

@@ -44,7 +44,7 @@ class FakeTracer : public StoppedTracees {
 
   Result<void> seize(pid_t tid) override;
   void detach(pid_t tid, int signal) override;
-  void report_exit(pid_t tid) override;
+  bool set_option(pid_t tid, TraceeOption option) override;
   void resume(pid_t tid, Resume how, int signal) override;
   void listen(pid_t tid) override;
   bool interrupt(pid_t tid) override;

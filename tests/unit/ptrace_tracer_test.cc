@@ -116,7 +116,7 @@ TEST_CASE("the kernel's tracees: signals, births, group stops, interrupts, ends"
     REQUIRE(is<Birth>(*stop));
     const pid_t born = std::get<Birth>(*stop).child;
     CHECK((tracer.wait(born) == Stop(Interrupted{})));
-    tracer.report_exit(born);
+    tracer.set_option(born, TraceeOption::reports_exit);
     tracer.resume(born, Resume::cont);
     CHECK((tracer.wait(born) == Stop(Exiting{{4, 0}})));
     tracer.resume(born, Resume::cont);

@@ -26,9 +26,9 @@ class StoppedTracees : public Tracer {
   bool get_signal_mask(pid_t tid, uint64_t& mask) override { return get(tid, &TraceeContext::signal_mask, mask); }
   bool set_signal_mask(pid_t tid, uint64_t mask) override { return set(tid, &TraceeContext::signal_mask, mask); }
 
-  void kill_with_tracer(pid_t) override {}
-  bool suspend_filters(pid_t, bool) override { return true; }
   std::optional<RseqArea> rseq(pid_t) override { return {}; }
+  Result<Memory> open_memory(pid_t) override { return Error{"it has no memory"}; }
+  bool sees_tracer(pid_t) override { return false; }
 
  private:
   // Null if this one is not stopped, or its stop was not waited for.

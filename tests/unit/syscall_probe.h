@@ -17,6 +17,7 @@
 #include <cstring>
 #include <functional>
 
+#include "base/fd.h"
 #include "interceptors/syscall_table.h"
 #include "tests/unit/unit_test.h"
 

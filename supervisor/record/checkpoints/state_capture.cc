@@ -101,7 +101,7 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
     const auto alive = std::find_if(threads.begin(), threads.end(), [&](const auto& entry) {
       return entry.second->process == &process && !entry.second->exited;
     });
-    ASSIGN_OR_RETURN(process.memory, Memory::open(alive->second->tid));
+    ASSIGN_OR_RETURN(process.memory, tracer_.open_memory(alive->second->tid));
   }
   if (owner) {
     saved.memory_of = *owner;

@@ -75,7 +75,7 @@ Result<TierMapper::Mapped> TierMapper::map(const Tracee& tracee, GateArena& aren
   user_regs_struct before = regs;
   before.r12 = before.r13 = before.r14 = ~0ull;
   Address start = vdso;
-  if (!GateArena::can_open(tracee.pid)) {
+  if (!tracer_.sees_tracer(tracee.pid)) {
     ASSIGN_OR_RETURN(const auto files,
                      hand_over(tracee, regs.rsp, {&arena.code(), &arena.clock(), &gate->slot_memory()}, call));
     if (files.empty()) return Mapped{};
@@ -119,7 +119,7 @@ Result<TierMapper::Slot> TierMapper::inherit(const Tracee& tracee, RecordedGate&
     user_regs_struct before = regs;
     before.r12 = ~0ull;
     std::vector<gate::InjectedCall> calls{map_slot(MAP_SHARED, gate::kOpened), {SYS_close, {gate::kOpened}}};
-    if (GateArena::can_open(tracee.pid)) {
+    if (tracer_.sees_tracer(tracee.pid)) {
       arena.set_slot_path(gate.slot_memory().path());
       calls.insert(calls.begin(), {SYS_open, {GateArena::kSlotPath, O_RDWR | O_CLOEXEC}});
     } else {

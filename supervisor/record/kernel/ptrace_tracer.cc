@@ -1,6 +1,7 @@
 #include "supervisor/record/kernel/ptrace_tracer.h"
 
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -134,15 +135,21 @@ void PtraceTracer::detach(pid_t tid, int signal) {
   ptrace(PTRACE_DETACH, tid, nullptr, signal);
 }
 
-void PtraceTracer::kill_with_tracer(pid_t tid) {
-  ptrace(PTRACE_SETOPTIONS, tid, nullptr, options() | PTRACE_O_EXITKILL);
-}
-
-bool PtraceTracer::suspend_filters(pid_t tid, bool suspended) {
-  if (calls_ == Calls::filtered) return true;  // redrive's own filter is the only one
-  constexpr long kSuspend = 1 << 21;           // PTRACE_O_SUSPEND_SECCOMP
-  if (ptrace(PTRACE_SETOPTIONS, tid, nullptr, options() | (suspended ? kSuspend : 0)) == 0) return true;
-  return proc_status(tid).number("Seccomp") == 0;
+bool PtraceTracer::set_option(pid_t tid, TraceeOption option) {
+  constexpr long kSuspendFilters = 1 << 21;  // PTRACE_O_SUSPEND_SECCOMP
+  const auto set = [&](long more) { return ptrace(PTRACE_SETOPTIONS, tid, nullptr, options() | more) == 0; };
+  switch (option) {
+    case TraceeOption::killed_with_tracer:
+      return set(PTRACE_O_EXITKILL);
+    case TraceeOption::reports_exit:
+      return set(PTRACE_O_TRACEEXIT);
+    case TraceeOption::ignores_filters:
+    case TraceeOption::heeds_filters:
+      if (calls_ == Calls::filtered) return true;  // redrive's own filter is the only one
+      if (set(option == TraceeOption::ignores_filters ? kSuspendFilters : 0)) return true;
+      return proc_status(tid).number("Seccomp") == 0;
+  }
+  return false;
 }
 
 std::optional<RseqArea> PtraceTracer::rseq(pid_t tid) {
@@ -154,8 +161,6 @@ std::optional<RseqArea> PtraceTracer::rseq(pid_t tid) {
   if (ptrace(kGetRseq, tid, sizeof found, &found) < 0 || found.address == 0) return {};
   return RseqArea{found.address, found.length, found.signature};
 }
-
-void PtraceTracer::report_exit(pid_t tid) { ptrace(PTRACE_SETOPTIONS, tid, nullptr, options() | PTRACE_O_TRACEEXIT); }
 
 void PtraceTracer::resume(pid_t tid, Resume how, int signal) {
   // ESRCH: it was killed; waitpid reports it.
@@ -186,6 +191,21 @@ bool PtraceTracer::get_signal_mask(pid_t tid, uint64_t& mask) {
 
 bool PtraceTracer::set_signal_mask(pid_t tid, uint64_t mask) {
   return ptrace(PTRACE_SETSIGMASK, tid, sizeof mask, &mask) == 0;
+}
+
+Result<Memory> PtraceTracer::open_memory(pid_t pid) { return Memory::open(pid); }
+
+bool PtraceTracer::sees_tracer(pid_t pid) {
+  struct stat info {};
+  if (stat(proc_path(pid, "").c_str(), &info) != 0 || info.st_uid != geteuid() || info.st_gid != getegid())
+    return false;
+  const auto same = [&](const char* what) {
+    struct stat ours {};
+    struct stat theirs {};
+    return stat(proc_path(getpid(), what).c_str(), &ours) == 0 && stat(proc_path(pid, what).c_str(), &theirs) == 0 &&
+           ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
+  };
+  return same("ns/pid") && same("ns/mnt") && same("root");
 }
 
 SignalMasks PtraceTracer::signal_masks(pid_t tid) { return redrive::signal_masks(tid); }

@@ -31,10 +31,8 @@ class PtraceTracer final : public Tracer {
 
   Result<void> seize(pid_t tid) override;
   void detach(pid_t tid, int signal) override;
-  void kill_with_tracer(pid_t tid) override;
-  bool suspend_filters(pid_t tid, bool suspended) override;
+  bool set_option(pid_t tid, TraceeOption option) override;
   std::optional<RseqArea> rseq(pid_t tid) override;
-  void report_exit(pid_t tid) override;
   void resume(pid_t tid, Resume how, int signal) override;
   void listen(pid_t tid) override;
   bool interrupt(pid_t tid) override;
@@ -46,6 +44,8 @@ class PtraceTracer final : public Tracer {
   bool set_siginfo(pid_t tid, const siginfo_t& info) override;
   bool get_signal_mask(pid_t tid, uint64_t& mask) override;
   bool set_signal_mask(pid_t tid, uint64_t mask) override;
+  Result<Memory> open_memory(pid_t pid) override;
+  bool sees_tracer(pid_t pid) override;
   SignalMasks signal_masks(pid_t tid) override;
 
   bool send(pid_t pid, int signal) override;

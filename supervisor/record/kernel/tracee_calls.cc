@@ -35,7 +35,8 @@ Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, 
   const uint64_t own = block_signals(tracer_, caller.tid);
   note_injected(caller.tid, base, own);
   tracer_.set_regs(caller.tid, regs);
-  if (!tracer_.suspend_filters(caller.tid, true)) return Error{"the program's filters do not let redrive make calls"};
+  if (!tracer_.set_option(caller.tid, TraceeOption::ignores_filters))
+    return Error{"the program's filters do not let redrive make calls"};
   Resume how = Resume::cont;
   for (;;) {
     tracer_.resume(caller.tid, how);
@@ -53,7 +54,7 @@ Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, 
       hold(caller, *stop);
     }
   }
-  tracer_.suspend_filters(caller.tid, false);
+  tracer_.set_option(caller.tid, TraceeOption::heeds_filters);
   tracer_.set_signal_mask(caller.tid, own);
   if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
   tracer_.set_regs(caller.tid, base);

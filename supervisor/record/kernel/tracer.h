@@ -1,6 +1,6 @@
 // The seam between the recorder and the kernel: what it asks of the threads that it traces, and of the time. Nothing
 // else in the recorder traces, waits for tracees or reads a clock, so its parts can be tested without processes
-// (tests/unit/fake_tracer.h). What a tracee's memory holds is read by other means (base/remote.h).
+// (tests/unit/fake_tracer.h).
 //
 // A stop is made into a value of its own in one place (stop_of(), ptrace_tracer.h); the code that handles it decides by
 // its type. A tracee may be killed at any moment, even while it is stopped. That is data, not an error: what was asked
@@ -20,6 +20,7 @@
 #include <variant>
 
 #include "base/bytes.h"
+#include "base/remote.h"
 #include "base/result.h"
 #include "supervisor/record/kernel/process_status.h"
 
@@ -77,7 +78,7 @@ struct GroupStop {
 struct Interrupted {
   bool operator==(const Interrupted&) const = default;
 };
-// It is about to end, and still has its memory. Only after report_exit().
+// It is about to end, and still has its memory. Only after TraceeOption::reports_exit.
 struct Exiting {
   TraceeEnd end;
   bool operator==(const Exiting&) const = default;
@@ -124,6 +125,14 @@ enum class Resume : uint8_t {
   step,             // one instruction is over, or it is before the first one of a handler
 };
 
+// What can be asked of the kernel for one tracee (ptrace(2), PTRACE_SETOPTIONS).
+enum class TraceeOption : uint8_t {
+  killed_with_tracer,  // it is killed when the tracer ends, whatever it is
+  reports_exit,        // it stops once more before it ends
+  ignores_filters,     // those of seccomp(2)
+  heeds_filters,       // ... again
+};
+
 class Tracer {
  public:
   virtual ~Tracer() = default;
@@ -142,14 +151,10 @@ class Tracer {
   virtual Result<void> seize(pid_t tid) = 0;
   // Lets a stopped thread run untraced. `signal` is delivered to it; 0: none.
   virtual void detach(pid_t tid, int signal = 0) = 0;
-  // Has a stopped tracee be killed when the tracer ends, whatever it is.
-  virtual void kill_with_tracer(pid_t tid) = 0;
-  // Has the kernel ignore the filters of a stopped thread (seccomp(2)), or heed them again. False if it must not.
-  virtual bool suspend_filters(pid_t tid, bool suspended) = 0;
+  // The thread is stopped. False if it must not be so.
+  virtual bool set_option(pid_t tid, TraceeOption option) = 0;
   // The thread is stopped. Nothing if it has registered none.
   virtual std::optional<RseqArea> rseq(pid_t tid) = 0;
-  // Has a thread stop once more before it ends.
-  virtual void report_exit(pid_t tid) = 0;
   // Lets a stopped thread run. `signal` is delivered to it; 0: none.
   virtual void resume(pid_t tid, Resume how, int signal = 0) = 0;
   // Leaves a thread in its group stop: it is not resumed, and stops again when the group continues (PTRACE_LISTEN).
@@ -168,6 +173,10 @@ class Tracer {
   // Bit N-1 for signal N.
   virtual bool get_signal_mask(pid_t tid, uint64_t& mask) = 0;
   virtual bool set_signal_mask(pid_t tid, uint64_t mask) = 0;
+  // Of any process, whether it is stopped or not.
+  virtual Result<Memory> open_memory(pid_t pid) = 0;
+  // Whether a process sees the same processes as this one, and may access this one's files (proc(5)).
+  virtual bool sees_tracer(pid_t pid) = 0;
   // Those of any process or thread, whether it is stopped or not.
   virtual SignalMasks signal_masks(pid_t tid) = 0;
 

@@ -22,10 +22,10 @@ void CheckpointCopies::end(pid_t copy) {
 
 bool CheckpointCopies::give(ImageJob& job, pid_t copy, const Thread& original) {
   if (copy < 0 || !ends_.wait_stop(copy)) return false;
-  tracer_.kill_with_tracer(copy);  // it must never run
+  tracer_.set_option(copy, TraceeOption::killed_with_tracer);  // it must never run
   auto& given =
       job.copies.emplace_back(ImageJob::Copy{original.process->serial, copy, original.process->pid, {}, {}, {}});
-  if (auto memory = Memory::open(copy)) given.memory = std::move(*memory);
+  if (auto memory = tracer_.open_memory(copy)) given.memory = std::move(*memory);
   return true;
 }
 
@@ -97,7 +97,8 @@ Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct
   const uint64_t own = block_signals(tracer_, thread.tid);
   note_injected(thread.tid, before_syscall(at_entry), own);
   control_.set_regs(thread, regs);
-  if (!tracer_.suspend_filters(thread.tid, true)) return Error{"the program's filters do not let redrive make calls"};
+  if (!tracer_.set_option(thread.tid, TraceeOption::ignores_filters))
+    return Error{"the program's filters do not let redrive make calls"};
   for (;;) {
     control_.resume(thread, Resume::to_syscall_exit);
     const auto stop = ends_.wait_stop(thread.tid);
@@ -105,7 +106,7 @@ Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct
     if (const auto* birth = std::get_if<Birth>(&*stop); birth && born) *born = birth->child;
     if (is<SyscallExit>(*stop)) break;
   }
-  tracer_.suspend_filters(thread.tid, false);
+  tracer_.set_option(thread.tid, TraceeOption::heeds_filters);
   tracer_.set_signal_mask(thread.tid, own);
   if (!control_.get_regs(thread, regs)) return Error{"the program was killed"};
   control_.set_regs(thread, before_syscall(at_entry));

@@ -61,7 +61,7 @@ void Ends::end_thread(Thread& thread, bool whole_process) {
 
 void Ends::ask_for_exit(Thread& thread) {
   if (thread.process->unit->processes.size() == 1 || std::exchange(thread.reports_exit, true)) return;
-  tracer_.report_exit(thread.tid);
+  tracer_.set_option(thread.tid, TraceeOption::reports_exit);
 }
 
 void Ends::exits(Thread& thread, TraceeEnd end) {

@@ -153,12 +153,13 @@ void Programs::executed(pid_t pid, pid_t former_tid) {
   process.packet_rings.clear();
   process.gate.reset();
   process.inherited.reset();
-  if (auto memory = Memory::open(pid)) process.memory = std::move(*memory);
+  if (auto memory = tracer_.open_memory(pid)) process.memory = std::move(*memory);
   process.memory_id = tracees_.new_memory();
   process.descriptors = std::make_shared<LocalDescriptors>();
   thread.clear_tid = 0;
   thread.signals.forget_all();
   thread.turns = {};
+  thread.taken_during = 0;
   if (!former_unit.place.is_home()) placement_.send(pid, Place());
   process.unit->place = {};
   begin_program(thread);

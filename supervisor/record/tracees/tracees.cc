@@ -58,7 +58,7 @@ Process& Tracees::add_process(Unit& unit, pid_t pid, const Process* sharer) {
   process->shared_mappings = sharer ? sharer->shared_mappings : std::make_shared<SharedMappings>();
   if (sharer) {
     process->memory = Memory::shared(pid, sharer->memory);
-  } else if (auto memory = Memory::open(pid)) {
+  } else if (auto memory = tracer_.open_memory(pid)) {
     process->memory = std::move(*memory);
   }
   unit.clock.add(pid);
