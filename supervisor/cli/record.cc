@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sched.h>
 #include <sys/personality.h>
 #include <sys/stat.h>
@@ -312,6 +313,10 @@ Result<CheckpointEngine> checkpoint_engine_of(CheckpointEngine::Kind kind) {
 
 // Runs in the process that stand_in_front() or guard_recorder() has made the recorder.
 Result<int> record(const RecordOptions& options, const Fd& output) {
+  // By default each thread has memory of its own for what it allocates (malloc(3), arenas). What is allocated in one
+  // and freed in another leaves gaps in all of them, and a recording that goes on for hours would grow.
+  constexpr int kArenas = 2;
+  if (options.keeps_window()) mallopt(M_ARENA_MAX, kArenas);
   ASSIGN_OR_RETURN(const Subject subject, subject_of(options));
   const std::string& program = subject.program;
   ASSIGN_OR_RETURN(const PolicyInfo* info, find_policy(options.policy));
