@@ -85,7 +85,7 @@ static_assert(offsetof(Slot, want_stop) == 156 && offsetof(Slot, others_wait) ==
 
 asm(R"(
   .section .header, "ax"
-  .quad entry, leave, executed, finished, boundary, inject, injected, cpuid, load, load_opened, load_end, patience
+  .quad entry, leave, sleeps, executed, finished, boundary, inject, injected, cpuid, load, load_opened, load_end, patience
   .text
 entry:
   mov %rsp, )" AT(RSP) R"(
@@ -297,10 +297,21 @@ execute:
   jz enter
   mov %rbx, %rcx
   xchg %rcx, )" AT(ASLEEP) R"(
+sleeps:
   cmpl $0, )" AT(OTHERS_WAIT) R"(
   jne stay
   cmpl $0, )" AT(WANT_STOP) R"(
-  jne stay
+  je enter
+stay:
+  mov %rax, %r11
+  mov %rbx, %rax
+  xor %ecx, %ecx
+  lock cmpxchg %rcx, )" AT(ASLEEP) R"(
+  mov %r11, %rax
+  jne enter
+  mov $)" VALUE(NOT_MADE) R"(, %rax
+  pop %rbx
+  ret
 enter:
   syscall
 executed:
@@ -315,16 +326,6 @@ executed:
 keep:
   movl $3, )" AT(PHASE) R"(
 finished:
-  pop %rbx
-  ret
-stay:
-  mov %rax, %r11
-  mov %rbx, %rax
-  xor %ecx, %ecx
-  lock cmpxchg %rcx, )" AT(ASLEEP) R"(
-  mov %r11, %rax
-  jne enter
-  mov $)" VALUE(NOT_MADE) R"(, %rax
   pop %rbx
   ret
 )");

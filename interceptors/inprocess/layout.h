@@ -393,6 +393,8 @@ inline constexpr uint64_t kEnd = kSlot + kSlotSize;
 struct Header {
   uint64_t entry;     // where trampolines jump to
   uint64_t leave;     // restores the registers and continues at the slot's target
+  // From here up to that instruction, the slot can be taken from a call that has not been made.
+  uint64_t sleeps;
   uint64_t executed;  // right after the untraced syscall instruction
   uint64_t finished;  // after the code that follows it, up to where the slot's phase says that the call was executed
   uint64_t boundary;  // right after the traced syscall instruction that reports a served call

@@ -39,6 +39,7 @@ inline uint32_t preserved_registers_hash(const user_regs_struct& r) {
 
 // Whether a result says that a signal came before the kernel did anything. The kernel then enters the call again unless
 // a handler says otherwise (linux/errno.h).
+inline constexpr int64_t kErestartNoInterrupt = -513;  // enters it again in any case
 inline constexpr int64_t kErestartNoHandler = -514;
 inline constexpr int64_t kErestartRestartblock = -516;
 inline bool restarts(int64_t result) {

@@ -22,19 +22,25 @@ namespace {
 
 using Logged = SimulatedKernel::Logged;
 
+constexpr uint64_t kPeriod_ns = 500'000;  // of checkpoints
+
 // What was recorded of one execution.
 struct Recorded {
   std::shared_ptr<Trace> trace;
   RecordingEnd end;
 };
 
-Recorded record(SimulatedKernel& kernel, Storage& storage) {
+Recorded record(uint64_t seed, SimulatedKernel& kernel, SimulatedKernel::Calls calls, Storage& storage) {
   auto writer = TraceWriter::create("/t", Settings{}, storage);
   REQUIRE(writer);
   const auto policy = make_policy("none", PolicyParameters{});
   REQUIRE(policy);
   RecorderLimits limits;
-  limits.in_process = false;
+  limits.in_process = calls == SimulatedKernel::Calls::served;
+  limits.traps.cpuid = false;  // the program would have to ask for that
+  // A checkpoint without an image, because there is hardly any memory.
+  limits.checkpoint_period_ns = seed % 2 ? kPeriod_ns : 0;
+  limits.virtual_checkpoints = true;
   Recorder recorder(kernel, **writer, **policy, limits);
   recorder.adopt(SimulatedKernel::kFirstPid, false);
   Recorded recorded;
@@ -88,14 +94,14 @@ Complaint compare(const std::vector<Logged>& log, const std::vector<Logged>& ker
 }
 
 struct Counts {
-  uint64_t units = 0, logged = 0, handled = 0;
+  uint64_t units = 0, intervals = 0, logged = 0, handled = 0, served = 0;
 };
 
-Complaint run(uint64_t seed, Counts& counts) {
+Complaint run(uint64_t seed, SimulatedKernel::Calls how, Counts& counts) {
   INFO("seed ", seed);
-  SimulatedKernel kernel(seed);
+  SimulatedKernel kernel(seed, how);
   MemoryStorage storage;
-  const Recorded recorded = record(kernel, storage);
+  const Recorded recorded = record(seed, kernel, how, storage);
   const auto& units = recorded.trace->units();
   if (units.size() != kernel.logs().size()) return fmt::format("{} units, not {}", units.size(), kernel.logs().size());
   for (const UnitRecord& unit : units) {
@@ -103,34 +109,49 @@ Complaint run(uint64_t seed, Counts& counts) {
     if (kernels == kernel.logs().end()) return fmt::format("{} is no unit", unit.pid);
     const auto log = log_of(*recorded.trace, unit);
     if (const auto complaint = compare(log, kernels->second)) return fmt::format("unit {}, {}", unit.unit, *complaint);
+    counts.intervals += recorded.trace->intervals(unit.unit).size();
     counts.logged += log.size();
     for (const Logged& logged : log) counts.handled += logged.what == Logged::What::signal;
   }
   counts.units += units.size();
-  uint64_t calls = 0;
-  for (const auto& unit : recorded.trace->interceptions()) calls += unit.stopped;
-  if (calls != kernel.calls()) return fmt::format("{} calls were counted, not {}", calls, kernel.calls());
+  uint64_t calls = 0, served = 0;
+  for (const auto& unit : recorded.trace->interceptions()) calls += unit.stopped, served += unit.served;
+  if (calls != kernel.calls()) return fmt::format("{} stopped calls were counted, not {}", calls, kernel.calls());
+  if (served != kernel.served_calls())
+    return fmt::format("{} served calls were counted, not {}", served, kernel.served_calls());
+  counts.served += served;
   if (recorded.end.exit_status != kernel.root_end().shell_status()) return "another exit status";
   return {};
 }
 
-}  // namespace
-
-TEST_CASE("the recorder on a simulated kernel logs what happened, in its order") {
+void run_all(SimulatedKernel::Calls how) {
   const char* const wanted = std::getenv("REDRIVE_EXECUTIONS");
   const uint64_t executions = wanted ? std::strtoull(wanted, nullptr, 10) : kSeeds;
   Counts counts;
   size_t wrong = 0;
   for_each_seed(executions, [&](uint64_t seed) {
-    const auto complaint = run(seed, counts);
+    const auto complaint = run(seed, how, counts);
     if (complaint && ++wrong <= 3) CHECK_MESSAGE(!complaint, again(seed, complaint));
   });
   CHECK_EQ(wrong, 0);
   if (std::getenv("REDRIVE_SEED")) return;
   CHECK_GT(counts.units, executions);  // otherwise the simulation is too easy
+  CHECK_GT(counts.intervals, counts.units + executions);
   CHECK_GT(counts.handled, executions);
+  if (how == SimulatedKernel::Calls::served) CHECK_GT(counts.served, executions);
   if (wanted) {
     std::cout << executions << " executions, " << counts.units << " units, " << counts.logged << " events, "
-              << counts.handled << " signals handled, " << wrong << " executions wrong\n";
+              << counts.handled << " signals handled, " << counts.served << " calls served, " << wrong
+              << " executions wrong\n";
   }
+}
+
+}  // namespace
+
+TEST_CASE("the recorder on a simulated kernel logs what happened, in its order") {
+  run_all(SimulatedKernel::Calls::stop);
+}
+
+TEST_CASE("the recorder on a simulated kernel: calls that are served in process") {
+  run_all(SimulatedKernel::Calls::served);
 }

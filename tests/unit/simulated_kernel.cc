@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/unit/simulated_tier.h"
 #include "tests/unit/unit_test.h"
 
 namespace redrive {
@@ -30,10 +31,14 @@ constexpr uint64_t kAllCaught = bit_of(kCaught) | bit_of(kRestarting) | bit_of(k
 
 constexpr size_t kMostBirths = 8;
 constexpr unsigned kFewestCalls = 2, kMostCalls = 12;  // of a thread
+constexpr uint64_t kMostLoops = 10;                    // of a call in vain
 constexpr int kMostIdle = 1000;                        // rounds in which nobody gets on
 
 bool makes_task(uint64_t number) { return number == SYS_fork || number == SYS_vfork || number == SYS_clone; }
 bool is_exit(int64_t number) { return number == SYS_exit || number == SYS_exit_group; }
+
+// Whether the place's call was replaced by a jump to the tier.
+bool is_replaced(uint64_t place) { return place < kStack && place / kPlace % 4 != 0; }
 
 }  // namespace
 
@@ -46,8 +51,11 @@ struct SimulatedKernel::Process {
   std::deque<siginfo_t> pending;
   uint64_t cpu_ns = 0;
   uint64_t wakes_at_ns = UINT64_MAX;  // wake_when_used()
-  uint64_t caught = 0;  // signals that one of its threads has taken and handles
+  uint64_t caught = 0;                // signals that one of its threads has taken and handles
   bool ending = false, ended = false;
+  std::shared_ptr<SimulatedTier> tier;  // shared with the memory; null: there is no memory
+
+  bool executes_tier(uint64_t ip) const { return tier && tier->executes_at(ip); }
 };
 
 struct SimulatedKernel::Task : TraceeContext {
@@ -72,7 +80,9 @@ struct SimulatedKernel::Task : TraceeContext {
   uint64_t own_mask = 0;     // signal_mask, as far as the program knows
   std::deque<siginfo_t> pending;
   std::vector<Frame> frames;
+  SimulatedTier::Frame served;  // in the tier
   unsigned calls_left = 0;
+  uint64_t loop_end = 0, looped = 0, loops = 0;  // this call is made so many times more, as long as it is in vain
   bool interrupted = false, stops_at_exit = false, steps = false, reports_exit = false, begun = false, lives = true;
   uint64_t caught_before = 0;    // Process::caught at the beginning of the call
   bool woken_to_handle = false;  // a caught signal has ended the call with EINTR
@@ -85,9 +95,11 @@ struct SimulatedKernel::Task : TraceeContext {
   std::optional<Stop> end;       // not to be reported before all others of the process have ended
 };
 
-SimulatedKernel::SimulatedKernel(uint64_t seed) : random_(seed) {
+SimulatedKernel::SimulatedKernel(uint64_t seed, Calls calls) : random_(seed) {
   births_left_ = below(kMostBirths + 1);
+  long_results_ = one_in(8);
   auto process = std::make_unique<Process>(kFirstPid, 0, kFirstPid);
+  if (calls == Calls::served) process->tier = std::make_shared<SimulatedTier>(kStack);
   Task& task = add(*(processes_[kFirstPid] = std::move(process)));
   task.stop = Exec{task.tid};
 }
@@ -153,11 +165,11 @@ Waited SimulatedKernel::wait_for_any() {
   for (;;) {
     for (auto ahead = below(4); ahead > 0; --ahead) advance_any();
     if (const Waited waited = take_any(); !std::holds_alternative<NoneStopped>(waited)) return idle_ = 0, waited;
-    if (now_ >= wake_at_) break;
+    if (now() >= wake_at_) break;
     if (one_in(20)) send_something();
     if (advance_any()) continue;
     REQUIRE_MESSAGE(++idle_ < kMostIdle, ("nobody gets on: " + describe()));
-    now_ += 1ms;
+    now_ = now() + 1ms;
     send_something();
   }
   wake_at_ = Clock::time_point::max();
@@ -182,8 +194,10 @@ Result<void> SimulatedKernel::seize(pid_t tid) {
 
 void SimulatedKernel::detach(pid_t, int) { FAIL("nothing is let go here"); }
 
-void SimulatedKernel::report_exit(pid_t tid) {
-  if (Task* const task = find(tid)) task->reports_exit = true;
+bool SimulatedKernel::set_option(pid_t tid, TraceeOption option) {
+  Task* const task = find(tid);
+  if (task && option == TraceeOption::reports_exit) task->reports_exit = true;
+  return task;
 }
 
 bool SimulatedKernel::interrupt(pid_t tid) {
@@ -211,6 +225,7 @@ void SimulatedKernel::resume(pid_t tid, Resume how, int signal) {
       task->stops_at_exit = how == Resume::to_syscall_exit;
       if (number < 0) {  // it is skipped
         task->at = Task::At::returning;
+        come_out_of_tier(*task);
       } else {
         task->at = Task::At::inside;
         task->begun = false;
@@ -223,22 +238,37 @@ void SimulatedKernel::resume(pid_t tid, Resume how, int signal) {
       task->stops_at_exit = how == Resume::to_syscall_exit;
       break;
     case Task::At::exit:
-      log(*task, Logged::What::exit, static_cast<int>(number < 0 ? SYS_rt_sigreturn : number), number < 0 ? 0 : result);
-      // A signal to the process wakes one thread, and another one may take it. The tracer cannot tell it from one that
-      // was sent to that thread.
-      task->sleeps_on |= task->woken_to_handle && starts_again(result);
-      task->woken_to_handle = false;
-      task->owes_handler = number >= 0 && result == -EINTR && task->process->caught == task->caught_before;
+      number < 0 ? come_out(*task, SYS_rt_sigreturn, 0) : come_out(*task, static_cast<int>(number), result);
       task->at = Task::At::returning;
       break;
     case Task::At::returning:
+      come_out_of_tier(*task);
       if (const auto* was = std::get_if<SignalStop>(&stop)) note_taken(*task, was->signal);  // the tracer knows it now
       if (signal != 0) handle_signal(*task, task->siginfo);
       break;
     case Task::At::user:
       break;
   }
-  if (task->at == Task::At::returning || task->at == Task::At::user) check_alone(*task);
+  check_alone(*task);
+}
+
+// The task stops at the exit of a call, or where one was that the tier had begun.
+void SimulatedKernel::come_out(Task& task, int number, int64_t result) {
+  log(task, Logged::What::exit, number, result);
+  // A signal to the process wakes one thread, and another one may take it. The tracer cannot tell it from one that was
+  // sent to that thread.
+  task.sleeps_on |= task.woken_to_handle && starts_again(result);
+  task.woken_to_handle = false;
+  task.owes_handler = number != SYS_rt_sigreturn && result == -EINTR && task.process->caught == task.caught_before;
+}
+
+// The tracer has made a call that the tier has begun into one that stops.
+void SimulatedKernel::come_out_of_tier(Task& task) {
+  if (!task.served.in_kernel || task.process->executes_tier(task.regs.rip)) return;
+  log_entry_in_tier(task);
+  const bool again = task.regs.rip == task.served.site;
+  come_out(task, task.served.number, again ? kErestartNoHand : static_cast<int64_t>(task.regs.rax));
+  task.served = {};
 }
 
 std::string SimulatedKernel::describe() const {
@@ -255,16 +285,33 @@ std::string SimulatedKernel::describe() const {
   return all;
 }
 
+// Whether it may run user code without another stop. In the tier a call does, unless it has been taken from it.
+bool SimulatedKernel::runs_user_code(const Task& task) {
+  if (!task.lives || task.stop) return false;
+  if (task.served.in_kernel) return task.process->tier->owns_slot(task.regs, task.served);
+  return task.at == Task::At::returning || task.at == Task::At::user;
+}
+
 void SimulatedKernel::check_alone(const Task& task) const {
+  if (!runs_user_code(task)) return;
   for (const auto& [tid, other] : tasks_) {
-    const bool runs = other->lives && !other->stop && (other->at == Task::At::returning || other->at == Task::At::user);
-    const bool both = runs && other.get() != &task && other->process->unit == task.process->unit;
+    const bool both = runs_user_code(*other) && other.get() != &task && other->process->unit == task.process->unit;
     REQUIRE_MESSAGE(!both, fmt::format("{} and {} run at a time", task.tid, tid));
   }
 }
 
+// What others do while a thread sleeps in the tier comes after the entry of its call.
 void SimulatedKernel::log(const Task& task, Logged::What what, int number, int64_t result) {
+  for (const auto& [tid, other] : tasks_) {
+    if (other.get() != &task && other->process->unit == task.process->unit) log_entry_in_tier(*other);
+  }
   logs_[task.process->unit].push_back({what, task.tid, number, result});
+}
+
+// The call that the tier has begun is like one that has stopped from now on.
+void SimulatedKernel::log_entry_in_tier(Task& task) {
+  if (!task.served.in_kernel || std::exchange(task.served.entry_logged, true)) return;
+  logs_[task.process->unit].push_back({Logged::What::entry, task.tid, task.served.number});
 }
 
 // ---- Getting on
@@ -280,7 +327,7 @@ bool SimulatedKernel::advance_any() {
 
 bool SimulatedKernel::advance(Task& task) {
   if (task.stop || !task.lives) return false;
-  now_ += std::chrono::microseconds(below(100));
+  now_ = now() + std::chrono::microseconds(below(100));
   switch (task.at) {
     case Task::At::user:
       compute(task);
@@ -306,9 +353,17 @@ void SimulatedKernel::compute(Task& task) {
   }
   user_regs_struct& regs = task.regs;
   const uint64_t after = regs.rip % kPlace;
+  const bool in_tier = process.executes_tier(regs.rip);
   if (task.interrupted || is_signalled(task)) {
-    if (after != 0) regs.rip += below(kPlace - after);
+    if (after != 0 && !in_tier) regs.rip += below(kPlace - after);
     task.at = Task::At::returning;
+    return;
+  }
+  if (in_tier) return step_in_tier(task);
+  if (regs.rip == task.loop_end && task.loops > 0 && !task.steps && static_cast<int64_t>(regs.rax) <= 0) {
+    --task.loops;
+    regs.rip -= kInstruction;
+    regs.rax = task.looped;
     return;
   }
   if (after != 0) {
@@ -323,13 +378,46 @@ void SimulatedKernel::compute(Task& task) {
     }
     return;
   }
+  const bool stops = std::exchange(task.served.stops_here, false);
+  if (process.tier && process.tier->slot() && is_replaced(regs.rip) && !stops) return process.tier->jump_to(regs);
+  enter(task);
+  task.at = Task::At::entry;
+  task.stop = SyscallEntry{};
+}
+
+// What the processor does at a syscall instruction.
+void SimulatedKernel::enter(Task& task) {
+  user_regs_struct& regs = task.regs;
   regs.orig_rax = regs.rax;
   regs.rax = static_cast<uint64_t>(-ENOSYS);
   regs.rip += kInstruction;
   regs.rcx = regs.rip;
   regs.r11 = regs.eflags;
-  task.at = Task::At::entry;
-  task.stop = SyscallEntry{};
+}
+
+void SimulatedKernel::step_in_tier(Task& task) {
+  using Step = SimulatedTier::Step;
+  // The recorder may take the call for one that sleeps as soon as it has a number.
+  if (!task.served.in_kernel) task.caught_before = task.process->caught;
+  switch (task.process->tier->step(task.regs, task.served, now_)) {
+    case Step::on:
+      break;
+    case Step::call:
+      enter(task);
+      task.at = Task::At::inside;
+      task.begun = task.stops_at_exit = false;
+      break;
+    case Step::report:
+      enter(task);
+      task.at = Task::At::entry;
+      task.stop = SyscallEntry{};
+      break;
+    case Step::served:
+      ++served_calls_;
+      log(task, Logged::What::entry, task.served.number);
+      log(task, Logged::What::exit, task.served.number, static_cast<int64_t>(task.process->tier->slot()->regs.rax));
+      break;
+  }
 }
 
 // The call at the place that it has come to: sets its arguments.
@@ -355,11 +443,26 @@ int SimulatedKernel::next_call(Task& task) {
     regs.rdi = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
     return SYS_clone;
   }
+  if (task.process->tier && one_in(6)) {
+    if (one_in(3)) {
+      regs.rdi = regs.rdx = 8;
+      regs.rsi = kStack;
+      return SYS_write;
+    }
+    if (long_results_ && one_in(3)) {
+      regs.rdi = kStack;
+      regs.rsi = gate::kRingSize / 3;
+      return SYS_getrandom;
+    }
+  }
   switch (below(6)) {
     case 0:
     case 1:
       regs.rdx = regs.r10 = below(5);  // ms
-      return one_in(3) ? SYS_epoll_wait : SYS_poll;
+      task.looped = one_in(3) ? SYS_epoll_wait : SYS_poll;
+      task.loops = regs.rdx == 0 ? below(kMostLoops) : 0;
+      task.loop_end = regs.rip + kInstruction;
+      return static_cast<int>(task.looped);
     case 2:
       if (borrows) return SYS_getppid;
       regs.rdi = ~0ull;
@@ -389,14 +492,17 @@ void SimulatedKernel::begin_call(Task& task) {
       leave_handler(task);
       return;
     case SYS_poll:
-      task.until = now_ + std::chrono::milliseconds(task.regs.rdx);
+      task.until = now() + std::chrono::milliseconds(task.regs.rdx);
       return;
     case SYS_epoll_wait:
-      task.until = now_ + std::chrono::milliseconds(task.regs.r10);
+      task.until = now() + std::chrono::milliseconds(task.regs.r10);
       return;
     case SYS_pause:
     case SYS_wait4:
     case SYS_restart_syscall:
+      return;
+    case SYS_getrandom:
+      end_call(task, static_cast<int64_t>(task.regs.rsi));
       return;
     default:
       end_call(task, 1);
@@ -424,7 +530,7 @@ bool SimulatedKernel::continue_call(Task& task) {
       if (!children.empty()) children.erase(gone);
       return true;
     }
-  } else if (number != SYS_pause && now_ >= task.until) {
+  } else if (number != SYS_pause && now() >= task.until) {
     end_call(task, 0);
     return true;
   }
@@ -460,6 +566,8 @@ void SimulatedKernel::give_birth(Task& task) {
     const pid_t pid = next_pid_;
     const pid_t unit = number == SYS_fork ? pid : process.unit;
     home = (processes_[pid] = std::make_unique<Process>(pid, process.pid, unit)).get();
+    const bool same_memory = number == SYS_vfork;
+    if (process.tier) home->tier = same_memory ? process.tier : std::make_shared<SimulatedTier>(*process.tier);
     process.children.push_back(pid);
   }
   Task& child = add(*home);
@@ -512,7 +620,9 @@ void SimulatedKernel::return_to_user(Task& task) {
     task.stop = SignalStop{task.siginfo.si_signo};
     return;
   }
-  REQUIRE_MESSAGE(!task.owes_handler, fmt::format("{} was interrupted by nothing", task.tid));
+  const bool taken = task.process->caught != task.caught_before;  // by another thread meanwhile
+  REQUIRE_MESSAGE((!task.owes_handler || taken), fmt::format("{} was interrupted by nothing", task.tid));
+  task.owes_handler = false;
   REQUIRE_MESSAGE(!task.sleeps_on, fmt::format("{} sleeps on, though a handler has run", task.tid));
   user_regs_struct& regs = task.regs;
   const auto result = static_cast<int64_t>(regs.rax);
@@ -536,6 +646,7 @@ void SimulatedKernel::handle_signal(Task& task, siginfo_t info) {
   }
   if (!(kAllCaught & bit_of(info.si_signo))) return;  // it is ignored
   user_regs_struct& regs = task.regs;
+  REQUIRE_MESSAGE(!task.process->executes_tier(regs.rip), fmt::format("{}: a handler begins in the tier", task.tid));
   const auto result = static_cast<int64_t>(regs.rax);
   if (static_cast<int64_t>(regs.orig_rax) >= 0 && starts_again(result)) {
     const bool again = result == kErestartNoIntr || (result == kErestartSys && info.si_signo != kCaught);
@@ -677,6 +788,12 @@ SignalMasks SimulatedKernel::signal_masks(pid_t tid) {
   for (const siginfo_t& info : task->pending) masks.pending |= bit_of(info.si_signo);
   for (const siginfo_t& info : task->process->pending) masks.pending |= bit_of(info.si_signo);
   return masks;
+}
+
+Result<Memory> SimulatedKernel::open_memory(pid_t pid) {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end() || found->second->ended || !found->second->tier) return Error{"it has no memory"};
+  return Memory(pid, found->second->tier->memory());
 }
 
 bool SimulatedKernel::wake_when_used(pid_t pid, std::chrono::nanoseconds cpu) {

@@ -97,6 +97,7 @@ bool GateStops::open_in_slot(Thread& thread) {
       return false;
     }
   }
+  if (thread.taken_during != slot.sleeps) thread.call.taken_before = thread.process->taken;
   thread.call.timeout.entered_at(thread.seen_sleep == slot.sleeps ? thread.seen_asleep_at : tracer_.now());
   slot.phase = gate::Phase::outside;
   slot.pending = slot.series = 0;
@@ -109,26 +110,37 @@ bool GateStops::open_in_slot(Thread& thread) {
   return true;
 }
 
-// Whether the thread is stopped right after the instruction that has made its call, and a signal or the recorder has
-// ended the call: the result says what the kernel does next. False for the gate's own calls, and for one that it has
-// tried without a timeout.
-bool GateStops::is_cut_short(const Thread& thread, const user_regs_struct& regs) const {
+// The result with which a call ends that a signal or the recorder has cut short: it says what the kernel does next. The
+// thread is stopped right after the instruction that has made the call; or not yet there, if the slot was taken from it
+// before. Nothing for the gate's own calls, and for one that it has tried without a timeout.
+std::optional<int64_t> GateStops::cut_short_with(const Thread& thread, const user_regs_struct& regs) const {
+  if (!in_gate(thread, regs.rip)) return {};
   const auto result = static_cast<int64_t>(regs.rax);
-  if (!in_gate(thread, regs.rip) || regs.rip != arena_->header().executed) return false;
-  if (thread.sleeps_in_served_call()) return restarts(result) || result == -EINTR;
+  const gate::Header& at = arena_->header();
+  const bool interrupted = restarts(result) || result == -EINTR;
+  if (thread.sleeps_in_served_call()) {
+    if (regs.rip >= at.sleeps && regs.rip < at.executed) return kErestartNoInterrupt;
+    return regs.rip == at.executed && interrupted ? std::optional(result) : std::nullopt;
+  }
   const gate::Slot* const slot = slot_of(thread);
-  if (!slot || slot->phase != gate::Phase::kernel || thread.process->gate->broken) return false;
+  if (regs.rip != at.executed || !interrupted || !slot || slot->phase != gate::Phase::kernel ||
+      thread.process->gate->broken) {
+    return {};
+  }
   user_regs_struct at_call = regs;
   const auto made = syscall_args(at_call);
   const bool same_args = std::equal(made.begin(), made.end(), &slot->regs.rdi);
-  if (!same_args || (regs.orig_rax != slot->regs.rax && regs.orig_rax != SYS_restart_syscall)) return false;
+  if (!same_args || (regs.orig_rax != slot->regs.rax && regs.orig_rax != SYS_restart_syscall)) return {};
   const auto* const row = find_row(static_cast<int64_t>(slot->regs.rax), made);
-  return restarts(result) || (result == -EINTR && row && row->may_block);
+  const bool ends = restarts(result) || (row && row->may_block);
+  return ends ? std::optional(result) : std::nullopt;
 }
 
 bool GateStops::end_cut_short(Thread& thread, int signal) {
   user_regs_struct stopped;
-  if (!tracer_.get_regs(thread.tid, stopped) || !is_cut_short(thread, stopped)) return false;
+  if (!tracer_.get_regs(thread.tid, stopped)) return false;
+  const auto result = cut_short_with(thread, stopped);
+  if (!result) return false;
   const bool had_baton = !thread.sleeps_in_served_call();
   if (had_baton) {
     if (!open_in_slot(thread)) return false;
@@ -137,7 +149,7 @@ bool GateStops::end_cut_short(Thread& thread, int signal) {
   thread.woken = true;
   thread.in_hand = signal;
   user_regs_struct regs = thread.entry;
-  regs.rax = stopped.rax;
+  regs.rax = static_cast<uint64_t>(*result);
   control_.set_regs(thread, regs);
   if (had_baton) {
     stopped_calls_.leave(thread);
@@ -159,7 +171,7 @@ void GateStops::disturb(Thread& thread, bool comes_out, int signal) {
   if (comes_out && end_cut_short(thread, signal)) return;
   user_regs_struct regs;
   if (!tracer_.get_regs(thread.tid, regs)) return;
-  thread.woken |= is_cut_short(thread, regs);
+  thread.woken |= cut_short_with(thread, regs) == -EINTR;  // otherwise the kernel continues the call by itself
   if (!comes_out) {
     control_.resume(thread, Resume::cont, signal);
     return;

@@ -2,6 +2,8 @@
 // stop; one that sleeps gives up the baton; one that was cut short ends like a call that has stopped.
 #pragma once
 
+#include <optional>
+
 #include "supervisor/record/kernel/tracer.h"
 #include "supervisor/record/messages/messages.h"
 #include "supervisor/record/tracees/tracee.h"
@@ -58,7 +60,7 @@ class GateStops {
  private:
   static void undo_writes(const Process& process);
   bool open_in_slot(Thread& thread);
-  bool is_cut_short(const Thread& thread, const user_regs_struct& regs) const;
+  std::optional<int64_t> cut_short_with(const Thread& thread, const user_regs_struct& regs) const;
 
   Tracer& tracer_;
   Messages& messages_;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "supervisor/record/checkpoints/intervals.h"
 #include "supervisor/record/code/vdso_patch.h"
@@ -81,6 +82,16 @@ void leave_patch(const VdsoPatch& patch, const Memory& memory, Address sp) {
   if (memory.get(at, saved) && patch.move_out(memory, saved.rip, saved.rsp)) memory.put(at, saved);
 }
 
+// Call this before a thread of the process is counted that has taken a signal. The thread with the baton may sleep in a
+// served call, whose beginning nobody has seen.
+void note_before_taking(const Process& process) {
+  Thread* const holder = process.unit->baton.holder();
+  if (!holder || holder->process != &process || !holder->is<Thread::User>()) return;
+  const gate::Slot* const slot = slot_of(*holder);
+  const uint64_t sleep = slot ? read_once(slot->asleep) : 0;
+  if (sleep && std::exchange(holder->taken_during, sleep) != sleep) holder->call.taken_before = process.taken;
+}
+
 }  // namespace
 
 bool is_ignored(const SignalMasks& masks, int signal) { return disposition(masks, signal) == Disposition::ignored; }
@@ -108,6 +119,7 @@ void SignalDelivery::handle(Thread& thread, int signal) {
     return *known;
   };
   if (!raised && thread.process->threads > 1 && info.si_code != SI_TKILL && !caused_by_instruction(info)) {
+    note_before_taking(*thread.process);
     TakenSignals& taken = thread.process->taken;
     ++(is_ignored(masks(), signal) ? taken.ignored : taken.others);
   }

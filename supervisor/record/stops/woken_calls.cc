@@ -27,7 +27,7 @@ bool WokenCalls::woken_by_signals(const Thread& thread) {
   bool ignored = pending != 0 || process.taken.ignored != thread.call.taken_before.ignored;
   bool others_taken = process.taken.others != thread.call.taken_before.others;
   for (uint64_t left = pending; left != 0; left &= left - 1) {
-    if (!is_ignored(masks, std::countr_zero(left) + 1)) return true;
+    if (!is_ignored(masks, std::countr_zero(left) + 1)) return false;  // a thread will handle it
   }
   for (const auto& [serial, other] : process.unit->threads) {
     if (other == &thread || other->process != &process || other->exited) continue;

@@ -177,6 +177,7 @@ struct Thread {
 
   std::optional<RseqArea> rseq;        // that it will have when it is let go (NativeState)
   uint64_t counter_mode = 0;           // ... its PR_GET_TSC; 0: not known
+  uint64_t taken_during = 0;           // Slot::sleeps of the served call of which call.taken_before is known
   uint64_t seen_sleep = 0;             // Slot::sleeps of the served call that it was seen in last
   Clock::time_point seen_asleep_at{};  // ... for the first time
 };
