@@ -271,7 +271,7 @@ TEST_CASE("the auxiliary vector is found at the end of the stack") {
   const auto stack = std::find_if(mappings->begin(), mappings->end(), [](const Mapping& m) { return m.is_stack(); });
   REQUIRE(stack != mappings->end());
   Bytes memory(stack->length());
-  std::memcpy(memory.data(), reinterpret_cast<const void*>(stack->start), memory.size());
+  REQUIRE(Memory::open(getpid()).value().read(stack->start, memory.data(), memory.size()));
   const Bytes found = find_auxiliary_vector(memory);
   std::ifstream kernels("/proc/self/auxv", std::ios::binary);
   const std::string all{std::istreambuf_iterator<char>(kernels), {}};

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum { TIER = 0x6f000000, COMMON = 0x1f000, SLOT = 0x6f020000, SLOT_SIZE = 0x105000 };
-enum { EXECUTED = 2, INJECTED = 6 };  // words at its start: the addresses right after its system call instructions
+enum { EXECUTED = 3, INJECTED = 7 };  // words at its start: the addresses right after its system call instructions
 static const char* file;
 
 static sigjmp_buf back;

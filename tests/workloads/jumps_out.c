@@ -17,7 +17,7 @@
 enum {
   STUB = 0x70000000,       // the code of a stub, followed by what it writes
   STUB_CALL = 0x70000100,  // its system call instruction
-  TIER = 0x6f000000,       // the code inside tracees; its third word is the address after its instruction
+  TIER = 0x6f000000,       // the code inside tracees; its fourth word is the address after its instruction
   SLOT = 0x6f020000,       // what that writes
 };
 static volatile char* const messages = (char*)(1l << 36);  // where the first replayer maps the messages
@@ -41,7 +41,7 @@ static void jump(unsigned long address, long number, long a, long b, long c, lon
                    : "memory", "rbx");
 }
 
-static unsigned long tier_call(void) { return ((unsigned long*)TIER)[2] - 2; }
+static unsigned long tier_call(void) { return ((unsigned long*)TIER)[3] - 2; }
 
 static void unlink_by_stub(void) { jump(STUB_CALL, SYS_unlink, (long)file, 0, 0, 0, 0, 0); }
 static void open_by_stub(void) { jump(STUB_CALL, SYS_open, (long)file, O_RDWR | O_TRUNC, 0, 0, 0, 0); }
