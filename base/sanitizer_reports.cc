@@ -10,13 +10,15 @@
 #define REPORT_OPTIONS "exitcode=66"
 // Otherwise it lowers the limit for core dumps, which recorded programs would see.
 #define RUNTIME_OPTIONS REPORT_OPTIONS ":disable_coredump=0"
+// Before a thread ends, when it blocks all signals, it would read the clock, whose instruction traps in the recorder.
+#define ADDRESS_OPTIONS RUNTIME_OPTIONS ":allocator_release_to_os_interval_ms=-1"
 // A child of fork cannot join threads of its parent that had ended but were not joined yet. They would be reported as
 // leaks when the child ends by itself, as the children of a killed replay do, although they are not races.
 #define THREAD_OPTIONS RUNTIME_OPTIONS ":report_thread_leaks=0"
 
 extern "C" {
 // Called before the C library is ready.
-const char* __asan_default_options() { return RUNTIME_OPTIONS; }
+const char* __asan_default_options() { return ADDRESS_OPTIONS; }
 const char* __tsan_default_options() { return THREAD_OPTIONS; }
 const char* __ubsan_default_options() { return REPORT_OPTIONS ":print_stacktrace=1"; }
 }

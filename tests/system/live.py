@@ -107,6 +107,15 @@ for _ in tasks: os.wait()
 print(*order, digest, flush=True)
 """
 
+
+def master_prints(order):
+    """What it prints if the answers come in this order."""
+    digest = 0
+    for number in order:
+        digest = digest * 31 + sum(i * 7 for i in range(1000 * number)) % 1009 + number
+    return " ".join(map(str, (*order, digest))) + "\n"
+
+
 SERVER = """
 # A server accepts connections one after the other; each client sends one line and ends.
 import os, socket

@@ -230,7 +230,7 @@ TEST_CASE("volumes: a killed recorder leaves all that it has written") {
     for (uint64_t i = 0; i < kEvents; ++i) recording.send(), recording.receive();
     REQUIRE(recording.writer->flush());
     // Nothing more is written. It is no leak as long as somebody knows it.
-    static TraceWriter* const left = recording.writer.release();
+    static TraceWriter* volatile left = recording.writer.release();
     static_cast<void>(left);
   }
   const auto trace = opened(storage);
