@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,7 +16,6 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/procfs.h"
 #include "checkpoint/stub.h"
 #include "interceptors/gate_calls.h"
 

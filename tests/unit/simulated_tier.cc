@@ -9,8 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <utility>
+#include <string>
 
+#include "interceptors/inprocess/spans.h"
 #include "supervisor/record/kernel/tracer.h"
 #include "supervisor/tier/gate.h"
 #include "tests/unit/unit_test.h"
@@ -26,17 +27,14 @@ constexpr uint64_t kReported = SYS_getpid;
 // What comes one after the other at `entry`; an instruction each.
 enum Place : uint64_t { kEnters, kDecides, kStamps, kPublishes, kReturns };
 
-uint64_t argument(const gate::Registers& regs, int index) {
-  return std::array{regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9}.at(static_cast<size_t>(index));
-}
-
-void set_argument(user_regs_struct& regs, int index, uint64_t value) {
-  *std::array{&regs.rdi, &regs.rsi, &regs.rdx, &regs.r10, &regs.r8, &regs.r9}.at(static_cast<size_t>(index)) = value;
-}
-
 gate::Registers saved(const user_regs_struct& r) {
   return {r.rax, r.rdi, r.rsi, r.rdx, r.r10, r.r8,     r.r9,  r.rbx, r.rbp,
           r.r12, r.r13, r.r14, r.r15, r.rsp, r.eflags, r.rcx, r.r11};
+}
+
+// False if the supervisor has taken the number of the sleep away, and the slot with it.
+bool end_sleep(gate::Slot& slot, uint64_t number) {
+  return __atomic_compare_exchange_n(&slot.asleep, &number, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
 // Whether both say that the same call was made in vain.
@@ -228,16 +226,16 @@ bool SimulatedTier::begin(user_regs_struct& regs, Frame& frame, std::chrono::ste
   s.sleeps += may_sleep;
   if (may_sleep && !sleeps) {
     if (call.timeout == gate::kNoArg) return false;
-    frame.tried = argument(s.regs, call.timeout) != 0;
+    frame.tried = gate::argument(s.regs, call.timeout) != 0;
   }
   gate::Record& record = at_head();
   uint64_t size = sizeof record, room = size;
   record = {};
   for (uint8_t i = 0; i < call.spans; ++i) {
     const gate::Span& span = call.span[i];
-    const uint64_t address = argument(s.regs, span.arg);
+    const uint64_t address = gate::argument(s.regs, span.arg);
     if (!address) continue;
-    const uint64_t length = argument(s.regs, span.other);
+    const uint64_t length = gate::argument(s.regs, span.other);
     room += sizeof(gate::Piece) + gate::padded(length);
     if (room > gate::kRingSize - s.head) return false;
     if (!span.before) continue;
@@ -258,7 +256,7 @@ bool SimulatedTier::begin(user_regs_struct& regs, Frame& frame, std::chrono::ste
     stamp(record, now);
     s.pending = s.head + 1;
   }
-  if (frame.tried) set_argument(regs, call.timeout, 0);
+  if (frame.tried) syscall_arg(regs, call.timeout) = 0;
   s.phase = gate::Phase::kernel;
   regs.rbx = sleeps ? s.sleeps : 0;
   if (sleeps) __atomic_store_n(&s.asleep, s.sleeps, __ATOMIC_SEQ_CST);
@@ -284,9 +282,9 @@ bool SimulatedTier::record_result(user_regs_struct& regs, Frame& frame) {
   gate::Record& record = at_head();
   for (uint8_t i = 0; i < call.spans; ++i) {
     const gate::Span& span = call.span[i];
-    if (!span.after || !argument(s.regs, span.arg) || result < 0) continue;
+    if (!span.after || !gate::argument(s.regs, span.arg) || result < 0) continue;
     auto* const piece = reinterpret_cast<gate::Piece*>(reinterpret_cast<uint8_t*>(&record) + record.size);
-    *piece = {argument(s.regs, span.arg), static_cast<uint64_t>(result)};
+    *piece = {gate::argument(s.regs, span.arg), static_cast<uint64_t>(result)};
     std::memset(piece + 1, 0, piece->length);
     record.size += static_cast<uint32_t>(sizeof *piece + gate::padded(piece->length));
     ++record.after;
@@ -328,8 +326,7 @@ SimulatedTier::Step SimulatedTier::step(user_regs_struct& regs, Frame& frame,
   gate::Slot& s = *slot();
   if (regs.rip == at.executed - kInstruction) return Step::call;
   if (regs.rip == at.executed) {
-    uint64_t mine = regs.rbx;
-    if (mine && !__atomic_compare_exchange_n(&s.asleep, &mine, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    if (regs.rbx && !end_sleep(s, regs.rbx)) {
       regs.rdi = regs.rax;
       regs.rip = at.boundary - kInstruction;
     } else {
@@ -347,9 +344,7 @@ SimulatedTier::Step SimulatedTier::step(user_regs_struct& regs, Frame& frame,
     regs.rax = kReported;
     return Step::report;
   } else if (regs.rip == at.sleeps) {
-    uint64_t mine = regs.rbx;
-    const bool stays = (s.others_wait || s.want_stop) &&
-                       __atomic_compare_exchange_n(&s.asleep, &mine, 0, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    const bool stays = (s.others_wait || s.want_stop) && end_sleep(s, regs.rbx);
     regs.rip = stays ? at.leave : at.executed - kInstruction;
     if (!stays) return Step::on;
     s.phase = gate::Phase::before;

@@ -11,8 +11,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "base/fd.h"
 #include "base/remote.h"
