@@ -50,6 +50,10 @@ exec unshare --mount bash -c '
   mount --rbind /dev "$over/dev"
   mount -t tmpfs tmpfs "$over/tmp"
   cp -L /etc/resolv.conf "$over/etc/resolv.conf" 2> /dev/null || true
-  exec chroot "$over" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TMPDIR=/tmp DEBIAN_FRONTEND=noninteractive \
+  cd "$over"
+  mkdir -p .old
+  pivot_root . .old # not chroot: in a changed root, the kernel makes no user namespaces
+  umount -l /.old && rmdir /.old
+  exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TMPDIR=/tmp DEBIAN_FRONTEND=noninteractive \
     ${http_proxy:+http_proxy="$http_proxy"} sh -c "cd /src && exec \"\$@\"" sh "$@"
 ' bash "$root" "$roots/over" "$PWD" "$@"

@@ -123,6 +123,7 @@ bash -c '. /usr/share/bash-completion/bash_completion; . /usr/share/bash-complet
 zsh -c 'autoload -U compinit; compinit -u; echo "zsh: $_comps[redrive]"; autoload +X _redrive; zsh -n /usr/share/zsh/vendor-completions/_redrive'
 fish -c 'complete -C "redrive rep"; complete -C "redrive record --policy f"'
 apt-get remove -y -qq redrive > /dev/null
+hash -r
 ! command -v redrive
 """
 
