@@ -38,7 +38,7 @@ mkdir -p "$roots/over"
 # The mounts are in a namespace of their own, and go with it.
 exec unshare --mount bash -c '
   set -e
-  root=$1 temporary=$2 source=$3
+  root=$1 temporary=$2 source=$3 enter=
   shift 3
   mount -t tmpfs -o size=80% tmpfs "$temporary"
   mkdir "$temporary/upper" "$temporary/work" "$temporary/root"
@@ -52,8 +52,8 @@ exec unshare --mount bash -c '
   cp -L /etc/resolv.conf "$over/etc/resolv.conf" 2> /dev/null || true
   cd "$over"
   mkdir -p .old
-  pivot_root . .old # not chroot: in a changed root, the kernel makes no user namespaces
-  umount -l /.old && rmdir /.old
-  exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TMPDIR=/tmp DEBIAN_FRONTEND=noninteractive \
+  # Not chroot, unless nothing else is allowed here: the kernel makes no user namespaces for a process in a changed root.
+  if pivot_root . .old 2> /dev/null; then umount -l /.old && rmdir /.old; else enter="chroot ."; fi
+  exec $enter env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TMPDIR=/tmp DEBIAN_FRONTEND=noninteractive \
     ${http_proxy:+http_proxy="$http_proxy"} sh -c "cd /src && exec \"\$@\"" sh "$@"
 ' bash "$root" "$roots/over" "$PWD" "$@"
