@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstddef>
 
 #include "interceptors/syscall_table.h"
@@ -502,9 +503,22 @@ EntrySizes entry_sizes(const SyscallRow& row, Args args, const Memory& memory) {
   return entry;
 }
 
+namespace {
+
+// What a call may have written that has failed because it could not write everything.
+void add_outputs_in_part(std::vector<Span>& spans, Args args, const EntrySizes& entry, const Memory& memory) {
+  constexpr uint64_t kMost = 1 << 20;  // of one buffer; what is transferred in larger pieces is counted instead
+  spans = possible_outputs(args, entry);
+  for (Span& span : spans) span.length = readable(memory, span.address, std::min(span.length, kMost), false);
+  std::erase_if(spans, [](const Span& span) { return span.length == 0; });
+}
+
+}  // namespace
+
 void outputs(const SyscallRow& row, Args args, const EntrySizes& entry, int64_t result, const Memory& memory,
              std::vector<Span>& spans) {
   spans.clear();
+  if (result == -EFAULT) return add_outputs_in_part(spans, args, entry, memory);
   for (int i = 0; i < 6; ++i) {
     if (!is_written(row.args[i].written, result)) continue;
     const size_t first = spans.size();

@@ -94,7 +94,8 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(listen), fd, val).served(),
     emulate(SYS(getsockname), fd, out_pointee(2), in_out(4)).served(),
     emulate(SYS(getpeername), fd, out_pointee(2), in_out(4)).served(),
-    emulate(SYS(socketpair), val, val, val, out(8)).served(),
+    // The numbers are written before the sockets are made (net/socket.c, __sys_socketpair).
+    emulate(SYS(socketpair), val, val, val, always(out(8))).served(),
     emulate(SYS(setsockopt), fd, val, val, in_sized_by(4), val).served(),
     // The length is written on ERANGE too (SO_PEERSEC, SO_PEERGROUPS).
     emulate(SYS(getsockopt), fd, val, val, out_pointee(4), always(in_out(4))).served(),
@@ -267,7 +268,8 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(restart_syscall)).blocks(),
     emulate(SYS(semtimedop), val, in_sized_by(2, 6), val, timespec_in).blocks().times_out(3, EAGAIN),
     emulate(SYS(fadvise64), fd, val, val, val).served(),
-    emulate(SYS(timer_create), val, in(64), out(4)),
+    // The number is written before the clock refuses (kernel/time/posix-timers.c, do_timer_create).
+    emulate(SYS(timer_create), val, in(64), always(out(4))),
     emulate(SYS(timer_settime), val, val, in(32), out(32)).served(),
     emulate(SYS(timer_gettime), val, out(32)).served(),
     emulate(SYS(timer_getoverrun), val),

@@ -543,9 +543,7 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
 
 // ---- The table of descriptors
 
-bool may_lose(const Slot& s, uint64_t descriptor) {
-  return is_set(s.known, descriptor) || is_set(s.fresh, descriptor);
-}
+bool may_lose(const Slot& s, uint64_t descriptor) { return is_set(s.known, descriptor) || is_set(s.fresh, descriptor); }
 
 int64_t ask(uint64_t number, uint64_t a, uint64_t b, void* c, void* d = nullptr, uint64_t e = 0) {
   Registers regs{};
@@ -809,6 +807,13 @@ void stamp(Slot& s, Record& record, Phase during) {
   record.stamp = take_stamp();
 }
 
+// The kernel may write a part of what it cannot write as a whole, and then the call fails: if the memory is not there,
+// the call is left to a stop, where that is seen.
+void touch(uint64_t address, uint64_t length) {
+  [[maybe_unused]] uint8_t byte = at<volatile uint8_t>(address);
+  byte = at<volatile uint8_t>(address + length - 1);
+}
+
 // The kernel and the supervisor see what was written before this before what is written after it.
 void barrier() { asm volatile("" : : : "memory"); }
 
@@ -850,6 +855,7 @@ bool serve_call(Slot& s) {
     // What the call writes even if it fails must be undone if a signal ends it, because it is then left to a stop.
     const bool undone = span.after && !span.before && span.extent == Extent::fixed && span.written != Written::success;
     if (undone && !writer.add_before(address, lengths[i])) return false;
+    if (span.after && span.extent == Extent::fixed) touch(address, lengths[i]);
     const auto reads = [&](uint64_t from, uint64_t length, bool) { return writer.add_before(from, length); };
     const auto writes = [&](uint64_t, uint64_t length) { return writer.need(length); };
     if (!visit_memory(span, regs, lengths[i], reads, writes)) return false;

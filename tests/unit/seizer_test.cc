@@ -1,6 +1,7 @@
 // Real processes are stopped and let run on.
 #include "supervisor/record/attach/seizer.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,6 +50,16 @@ class Child {
   pid_t pid_;
 };
 
+// As vfork(2) does, which a thread sanitizer replaces by fork(2): the caller waits until the child has ended.
+void begin_lent_child() {
+  alignas(16) static char stack[64 << 10];
+  const auto run = [](void*) -> int {
+    usleep(30'000);
+    _exit(0);
+  };
+  clone(run, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, nullptr);
+}
+
 struct Seizing {
   explicit Seizing(Seizer::Stops stops = Seizer::Stops::refused) : seizer(tracer, placement, stops) {}
   PtraceTracer tracer{PtraceTracer::Calls::all};
@@ -81,10 +92,7 @@ TEST_CASE("a process and its descendants are stopped, and run on") {
 TEST_CASE("a parent stops when its child of vfork(2) has begun its program, or has ended") {
   const Child child([] {
     for (;;) {
-      if (vfork() == 0) {
-        usleep(30'000);
-        _exit(0);
-      }
+      begin_lent_child();
       while (waitpid(-1, nullptr, WNOHANG) > 0) continue;
     }
   });
