@@ -147,6 +147,9 @@ struct Row : SyscallRow {
   constexpr Row blocks() const {
     return with([](Row& row) { row.may_block = true; });
   }
+  constexpr Row signals() const {
+    return with([](Row& row) { row.may_kill = true; });
+  }
   constexpr Row locks() const {
     return with([](Row& row) { row.lock_word = true; });
   }

@@ -1,8 +1,10 @@
 #include "supervisor/record/stops/ends.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <set>
 
 #include "supervisor/record/checkpoints/intervals.h"
@@ -13,6 +15,7 @@
 #include "supervisor/record/stops/call_events.h"
 #include "supervisor/record/stops/checkpointer.h"
 #include "supervisor/record/stops/foreign_memory.h"
+#include "supervisor/record/stops/gate_stops.h"
 #include "supervisor/record/stops/joiner.h"
 #include "supervisor/record/stops/robust_futexes.h"
 #include "supervisor/record/stops/signal_delivery.h"
@@ -65,12 +68,53 @@ void Ends::ask_for_exit(Thread& thread) {
 }
 
 void Ends::exits(Thread& thread, TraceeEnd end) {
-  note_end_of_process(thread, end);
+  const Unit& unit = *thread.process->unit;
+  const Thread* const holder = unit.baton.holder();
+  const bool ran = holder && holder->process == thread.process && holder->is<Thread::User>();
+  const bool others = unit.in_interval && unit.processes.size() > 1;
+  std::optional<Address> call;
+  if (end.killed() && !thread.process->end_logged && !thread.left_out && ran && others) call = bring_to_place(thread);
+  note_end_of_process(thread, end, call);
   control_.resume(thread, Resume::cont);
 }
 
+// The thread's process was killed in user code, and others share its memory: they find there what it has written since
+// its last event. So a replay must know how far it came: to the entry of a call, which is returned, or else to where an
+// interval begins.
+std::optional<Address> Ends::bring_to_place(Thread& thread) {
+  Process& process = *thread.process;
+  Unit& unit = *process.unit;
+  const bool ran = unit.baton.holder() == &thread;
+  user_regs_struct regs;
+  if (unit.log.open_of(thread.serial) || !tracer_.get_regs(thread.tid, regs)) return {};
+  if (ran && in_gate(thread, regs.rip)) return gate_stops_.call_at_end(thread, regs);
+  const Gate* const gate = process.tier();
+  const bool moved = gate && gate->canonical(regs.rip) == regs.rip && gate->touches(regs.rip, regs.rip + 1);
+  if (gate) gate->make_canonical(regs);
+  if (ran && static_cast<int64_t>(regs.orig_rax) >= 0) {
+    const bool made = static_cast<int64_t>(regs.rax) != -ENOSYS;  // which is what a call finds there at its entry
+    return made ? std::nullopt : std::optional<Address>(regs.rip - kSyscallSize);
+  }
+  if (!ran || moved || process.threads > 1) {
+    findings_.add_unsure(
+        unit, fmt::format("process {} was killed while it ran, and others find what it has written", process.pid));
+    return {};
+  }
+  intervals_.end(unit);
+  if (!checkpointer_.begin_joined_interval(unit, thread)) return {};
+  Event event;
+  event.kind = EventKind::preemption;
+  event.thread = thread.serial;
+  event.ip = regs.rip;
+  event.regs_hash = RegistersHash::whole(preserved_registers_hash(regs));
+  event.args[0] = static_cast<uint64_t>(Preempted::turn);
+  unit.log.add(std::move(event));
+  return {};
+}
+
 // A thread ends, or has ended. The end of a process that is killed is an event; every other end is known from its call.
-void Ends::note_end_of_process(const Thread& thread, TraceeEnd end) {
+// `call`: which it was about to make; nothing if that is not known.
+void Ends::note_end_of_process(const Thread& thread, TraceeEnd end, std::optional<Address> call) {
   Process& process = *thread.process;
   Unit& unit = *process.unit;
   if (process.end_logged || !unit.in_interval || thread.left_out) return;
@@ -89,7 +133,8 @@ void Ends::note_end_of_process(const Thread& thread, TraceeEnd end) {
   event.kind = EventKind::signal;
   event.thread = thread.serial;
   event.number = end.signal;
-  event.args[0] = static_cast<uint64_t>(SignalPoint::anywhere);
+  event.ip = call.value_or(0);
+  event.args[0] = static_cast<uint64_t>(call ? SignalPoint::before_syscall : SignalPoint::anywhere);
   event.fatal = true;
   for (const auto& [serial, other] : unit.threads) {
     if (other->process == &process) note_thread_end(*other, true, event);

@@ -17,6 +17,7 @@ class CallEvents;
 class PrivateViews;
 class OutsideChanges;
 class ForeignMemory;
+class GateStops;
 class SignalDelivery;
 class Joiner;
 class Turns;
@@ -31,8 +32,8 @@ class Ends {
  public:
   Ends(Tracer& tracer, TraceWriter& writer, Triggers& triggers, Tracees& tracees, Findings& findings,
        ThreadControl& control, Intervals& intervals, Checkpointer& checkpointer, CallEvents& events,
-       PrivateViews& private_views, OutsideChanges& outside, ForeignMemory& foreign, SignalDelivery& signals,
-       Joiner& joiner, Turns& turns)
+       PrivateViews& private_views, OutsideChanges& outside, ForeignMemory& foreign, GateStops& gate_stops,
+       SignalDelivery& signals, Joiner& joiner, Turns& turns)
       : tracer_(tracer),
         writer_(writer),
         triggers_(triggers),
@@ -45,6 +46,7 @@ class Ends {
         private_views_(private_views),
         outside_(outside),
         foreign_(foreign),
+        gate_stops_(gate_stops),
         signals_(signals),
         joiner_(joiner),
         turns_(turns) {}
@@ -75,7 +77,8 @@ class Ends {
   std::optional<Stop> wait_stop(pid_t tid);
 
  private:
-  void note_end_of_process(const Thread& thread, TraceeEnd end);
+  std::optional<Address> bring_to_place(Thread& thread);
+  void note_end_of_process(const Thread& thread, TraceeEnd end, std::optional<Address> call = {});
 
   Tracer& tracer_;
   TraceWriter& writer_;
@@ -89,6 +92,7 @@ class Ends {
   PrivateViews& private_views_;
   OutsideChanges& outside_;
   ForeignMemory& foreign_;
+  GateStops& gate_stops_;
   SignalDelivery& signals_;
   Joiner& joiner_;
   Turns& turns_;

@@ -180,6 +180,17 @@ void GateStops::disturb(Thread& thread, bool comes_out, int signal) {
   control_.run_on(thread);
 }
 
+std::optional<Address> GateStops::call_at_end(const Thread& thread, const user_regs_struct& regs) const {
+  const gate::Slot* const slot = slot_of(thread);
+  if (!slot) return {};
+  const gate::Header& at = arena_->header();
+  const bool enters = slot->phase == gate::Phase::outside && regs.rip >= at.entry && regs.rip < at.leave;
+  const bool made = !enters && slot->target != slot->site;
+  const PatchedSite* const site = thread.process->gate->come_by(enters ? regs.rcx : slot->site);
+  if (made || !site || site->kind != SiteKind::syscall) return {};
+  return site->site;
+}
+
 void GateStops::at_boundary(Thread& thread, user_regs_struct regs) {
   gate::Slot& slot = *thread.process->gate->slot();
   slot.phase = gate::Phase::outside;

@@ -51,6 +51,9 @@ class GateStops {
   // A signal or the recorder has stopped such a thread. If it `comes_out`, its call ends; otherwise the kernel
   // continues the call, unless it is one of those that end then, which is entered again.
   void disturb(Thread& thread, bool comes_out, int signal = 0);
+  // The thread was killed in the gate: the call that it was about to make; nothing if it has done nothing after its
+  // last event, or if it was no call. `regs`: as they are in the gate.
+  std::optional<Address> call_at_end(const Thread& thread, const user_regs_struct& regs) const;
   // A served call ended while a stop was wanted: the thread is right after it.
   void at_boundary(Thread& thread, user_regs_struct regs);
   // At a stop that came because the ring is full: the thread continues and its call is served after all. Every other

@@ -140,9 +140,9 @@ void StoppedCalls::enter(Thread& thread) {
   }
   // Even a call that does not sleep lets others run after a while, or if the thread has made it again and again without
   // success, unless a replay executes it, at its end, or it changes memory that others see: others must find its
-  // changes to memory complete. Its entry is logged first: what the thread did before it stays before what the others
-  // do.
-  const bool slice_over = row.treat != Treat::special && !row.lock_word && unit.baton.is_awaited() &&
+  // changes to memory complete. Nor may it kill them at some instruction. Its entry is logged first: what the thread
+  // did before it stays before what the others do.
+  const bool slice_over = row.treat != Treat::special && !row.lock_word && !row.may_kill && unit.baton.is_awaited() &&
                           (spins(gate) || tracer_.now() - unit.baton.since() > kBatonSlice);
   const bool lets_others_run = !thread.call.changes_object && ((may_sleep && !alone(unit)) || slice_over);
   if (lets_others_run) thread.xstate = tracer_.get_xstate(thread.tid);
