@@ -205,6 +205,17 @@ size_t Memory::read_some(Address from, void* to, size_t size) const {
   return done;
 }
 
+void Memory::append_some(Address from, size_t size, Bytes& to) const {
+  constexpr size_t kPiece = 1 << 20;
+  for (size_t wanted = kPiece, got = kPiece; size > 0 && got == wanted; size -= got, from += got) {
+    wanted = std::min(size, kPiece);
+    const size_t before = to.size();
+    to.resize(before + wanted);
+    got = read_some(from, to.data() + before, wanted);
+    to.resize(before + got);
+  }
+}
+
 bool Memory::read(Address from, void* to, size_t size) const { return read_some(from, to, size) == size; }
 
 bool Memory::write(Address to, const void* from, size_t size) const {

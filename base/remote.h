@@ -74,6 +74,8 @@ class Memory {
   pid_t pid() const { return pid_; }
   bool read(Address from, void* to, size_t size) const;         // all or false
   size_t read_some(Address from, void* to, size_t size) const;  // up to the first unreadable page
+  // The same, at the end of `to`. A call may name more than there is, so no more room is made than is needed.
+  void append_some(Address from, size_t size, Bytes& to) const;
   bool write(Address to, const void* from, size_t size) const;  // all or false
   // The place where these bytes already lie in one piece; null if they have to be read.
   const uint8_t* view(Address from, size_t size) const;

@@ -17,11 +17,7 @@ inline uint64_t hash_spans(const std::vector<Span>& spans, const Memory& memory,
     return XXH3_64bits(whole, spans[0].length);
   }
   scratch.clear();
-  for (const auto& span : spans) {
-    const size_t at = scratch.size();
-    scratch.resize(at + span.length);
-    scratch.resize(at + memory.read_some(span.address, scratch.data() + at, span.length));
-  }
+  for (const auto& span : spans) memory.append_some(span.address, span.length, scratch);
   return XXH3_64bits(scratch.data(), scratch.size());
 }
 
@@ -29,10 +25,7 @@ inline uint64_t hash_spans(const std::vector<Span>& spans, const Memory& memory,
 inline Bytes read_payload(const std::vector<Span>& inputs, const Memory& memory) {
   Bytes payload;
   for (const auto& span : inputs) {
-    if (!span.payload) continue;
-    const size_t at = payload.size();
-    payload.resize(at + span.length);
-    payload.resize(at + memory.read_some(span.address, payload.data() + at, span.length));
+    if (span.payload) memory.append_some(span.address, span.length, payload);
   }
   return payload;
 }

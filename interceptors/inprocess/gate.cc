@@ -807,13 +807,6 @@ void stamp(Slot& s, Record& record, Phase during) {
   record.stamp = take_stamp();
 }
 
-// The kernel may write a part of what it cannot write as a whole, and then the call fails: if the memory is not there,
-// the call is left to a stop, where that is seen.
-void touch(uint64_t address, uint64_t length) {
-  [[maybe_unused]] uint8_t byte = at<volatile uint8_t>(address);
-  byte = at<volatile uint8_t>(address + length - 1);
-}
-
 // The kernel and the supervisor see what was written before this before what is written after it.
 void barrier() { asm volatile("" : : : "memory"); }
 
@@ -855,7 +848,6 @@ bool serve_call(Slot& s) {
     // What the call writes even if it fails must be undone if a signal ends it, because it is then left to a stop.
     const bool undone = span.after && !span.before && span.extent == Extent::fixed && span.written != Written::success;
     if (undone && !writer.add_before(address, lengths[i])) return false;
-    if (span.after && span.extent == Extent::fixed) touch(address, lengths[i]);
     const auto reads = [&](uint64_t from, uint64_t length, bool) { return writer.add_before(from, length); };
     const auto writes = [&](uint64_t, uint64_t length) { return writer.need(length); };
     if (!visit_memory(span, regs, lengths[i], reads, writes)) return false;
@@ -944,7 +936,10 @@ bool serve_call(Slot& s) {
   s.regs.rax = static_cast<uint64_t>(result);
   s.spins = result <= 0 && s.spin_site == s.site ? s.spins + 1 : 0;
   s.spin_site = s.site;
-  const bool unsuccessful = call.test && result <= 0;
+  // The kernel may have written a part of what it could not write. The supervisor looks what is there.
+  const bool in_part = result == -EFAULT;
+  s.stops_behind |= in_part;
+  const bool unsuccessful = call.test && result <= 0 && !in_part;
   if (unsuccessful && continues_series(s, *record)) return true;
   if (!call.send) stamp(s, *record, Phase::after);
   const Record* const test = unsuccessful ? last_test(s) : nullptr;

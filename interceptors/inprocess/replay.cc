@@ -201,6 +201,19 @@ bool make(const InjectedCall* calls, uint32_t count) {
   return true;
 }
 
+// Whether what was written is there already. What a call leaves of a timeout mostly is, and may lie in memory that the
+// program cannot write to.
+bool is_there(const Output& output) {
+  constexpr uint64_t kTimeout = 16;
+  if (output.length > kTimeout) return false;
+  const auto* const written = reinterpret_cast<const uint8_t*>(&output + 1);
+  const auto* const there = reinterpret_cast<const uint8_t*>(output.address);
+  for (uint64_t i = 0; i < output.length; ++i) {
+    if (there[i] != written[i]) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 const uint64_t* counter_answer(Slot& slot) {
@@ -233,7 +246,7 @@ bool answer(Slot& slot) {
     if (output->from_message) {
       received.take(output->address, output->length);
     } else {
-      memcpy(reinterpret_cast<void*>(output->address), output + 1, output->length);
+      if (!is_there(*output)) memcpy(reinterpret_cast<void*>(output->address), output + 1, output->length);
       next += padded(output->length);
     }
     output = reinterpret_cast<const Output*>(next);

@@ -1,6 +1,7 @@
 #include "supervisor/replay/ring_entry.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "supervisor/tier/memory_calls.h"
@@ -44,8 +45,10 @@ bool fits_ring(const Event& event, const SyscallRow* row, bool shows_sends) {
   if (event.kind != EventKind::syscall || !row) return false;
   if (event.fatal || event.child_unit || event.child_thread || event.registers || restarts(event.result)) return false;
   if (!event.changes.empty() || (!is_answered(*row) && !is_made(*row))) return false;
-  // What is written behind the program's back may lie in memory that it cannot write to.
-  if (row->file_change != FileChange::none && !event.writes.empty()) return false;
+  // What is written behind the program's back, or may have been written before a call failed, may lie in memory that
+  // the program cannot write to.
+  const bool may_not_write = row->file_change != FileChange::none || event.result == -EFAULT;
+  if (may_not_write && !event.writes.empty()) return false;
   if (makes_writable_code(static_cast<uint64_t>(event.number), event.args[2])) return false;
   if (shows_sends && row->traffic == Traffic::send) return false;
   return !stack_limit_set_by(event.number, event.args, event.result);

@@ -1,11 +1,11 @@
 // Calls that fail after the kernel has written something: what it was is found in memory later, and in a replay too.
-#define _GNU_SOURCE
 #include "test.h"
 
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -13,6 +13,7 @@
 
 static char *memory, *edge;  // the last page before one that is not mapped, and its end
 static char* const bad = (char*)16;
+static char* constant;  // a page of zeros that cannot be written to
 
 static void fill_memory(void) {
   memset(memory, 0x5a, (size_t)(edge - memory));
@@ -47,6 +48,10 @@ static void fail_in_part(void) {
   int ids[2] = {77, 78};
   FAILS(syscall(SYS_getresuid, &ids[0], &ids[1], bad), EFAULT);
   note_bytes(ids, sizeof ids);
+  ids[0] = 79;
+  FAILS(syscall(SYS_getresuid, &ids[0], &ids[1], constant), EFAULT);
+  FAILS(syscall(SYS_getresuid, NULL, &ids[1], &ids[0]), EFAULT);
+  note_bytes(ids, sizeof ids);
   FAILS(syscall(SYS_getresgid, edge - 8, bad, edge - 4), EFAULT);
   note_memory();
   FAILS(syscall(SYS_fstat, 0, edge - 8), EFAULT);
@@ -71,17 +76,44 @@ static void fail_in_part(void) {
   MUST(close(pair[1]));
 }
 
+static long wait_for(int most, fd_set* readable, fd_set* writable, void* others) {
+  return syscall(SYS_select, most + 1, readable, writable, others, constant);
+}
+
+// What is left of the timeout cannot be written, which the kernel does not mind.
+static void keep_timeout(void) {
+  int ends[2];
+  MUST(pipe(ends));
+  fd_set readable, writable;
+  for (int i = 0; i < 3; i++) {
+    FD_ZERO(&readable);
+    FD_ZERO(&writable);
+    FD_SET(ends[0], &readable);
+    FD_SET(ends[1], &writable);
+    CHECK(wait_for(ends[1], &readable, &writable, NULL) == 1);
+    CHECK(!FD_ISSET(ends[0], &readable) && FD_ISSET(ends[1], &writable));
+    CHECK(wait_for(ends[1], &readable, NULL, NULL) == 0);
+    FD_SET(ends[1], &readable);
+    FAILS(wait_for(ends[1], &writable, &readable, bad), EFAULT);
+    note_bytes(&writable, sizeof writable);
+  }
+  MUST(close(ends[0]));
+  MUST(close(ends[1]));
+}
+
 int main(void) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   memory = MUST(mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   MUST(munmap(memory + page, page));
   edge = memory + page;
   fill_memory();
+  constant = MUST(mmap(NULL, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   int ends[2] = {-1, -2}, timer = -3;
   for (int round = 0; round < 10; round++) {
     fail_socketpair(ends);
     fail_timer_create(&timer);
     fail_in_part();
+    keep_timeout();
   }
   pass_checkpoints();
   note_bytes(ends, sizeof ends);

@@ -1,5 +1,7 @@
 // Calls drawn at random, single ones and runs of equal ones, interrupted by signals from timers, from the program itself and from a
 // second thread. Argument: the seed. System tests of the group `tiers` run it with other seeds (tests/system/tiers.py).
+#include "test.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -8,8 +10,6 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <time.h>
-
-#include "test.h"
 
 enum { kPage = 4096, kPages = 16, kSteps = 400 };
 

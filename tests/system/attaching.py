@@ -621,7 +621,7 @@ def forking(ctx):
               "for thread in threads: thread.join()\n"
               "print('ok')")
     ctx.fresh_work()
-    process = ctx.start(PYTHON, "-c", source, cwd=ctx.work)
+    process = ctx.start(PYTHON, "-W", "ignore", "-c", source, cwd=ctx.work)
     process.wait_for("ready", ctx.timeout_s)
     for _ in range(5):
         attach(ctx, process.pid, duration="300ms")

@@ -2,6 +2,8 @@
 
 #include <sys/syscall.h>
 
+#include <cerrno>
+
 #include "interceptors/payload.h"
 #include "supervisor/record/disguise/forced_signals.h"
 #include "supervisor/record/memory/outside_changes.h"
@@ -95,7 +97,9 @@ void CallEvents::close_stopped(Thread& thread, int64_t result) {
 
 void CallEvents::close_served(Thread& thread, const gate::Record& record, uint64_t times, uint32_t cycle,
                               const Memory& memory) {
-  Event& event = begin_close(thread, record.result, memory);
+  // Where the kernel could not write everything, the thread stops right after the call.
+  const bool in_part = record.result == -EFAULT;
+  Event& event = begin_close(thread, record.result, in_part ? thread.process->memory : memory);
   layout_.note_served(thread, record, event);
   note_effects(thread, record.result, memory, event);
   messages_.note_served(message_call(thread, memory), record);
@@ -127,9 +131,7 @@ void CallEvents::note_written(const Thread& thread, int64_t result, const Memory
   scratch_.clear();
   for (const auto& span : spans_) {
     if (sends ? !span.payload : spans_.size() > 1 && span.address == thread.call.args[1]) continue;
-    const size_t at = scratch_.size();
-    scratch_.resize(at + span.length);
-    scratch_.resize(at + memory.read_some(span.address, scratch_.data() + at, span.length));
+    memory.append_some(span.address, span.length, scratch_);
   }
   const uint64_t most = sends_datagrams(row) ? scratch_.size() : static_cast<uint64_t>(result);
   const std::string_view written(reinterpret_cast<const char*>(scratch_.data()), std::min(scratch_.size(), most));
@@ -149,8 +151,8 @@ void CallEvents::write_outputs(Thread& thread, const Memory& memory, Event& even
       continue;
     }
     // A span may be longer than what was written, and go beyond mapped memory.
-    write.data.resize(span.length);
-    write.data.resize(memory.read_some(span.address, write.data.data(), span.length));
+    write.data.clear();
+    memory.append_some(span.address, span.length, write.data);
     if (!write.data.empty() || !span.length) {
       write.length = write.data.size();
       continue;

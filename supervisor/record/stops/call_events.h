@@ -1,6 +1,6 @@
 // Makes an event of each system call: open_call() at its entry; at its exit close_stopped(), or close_served() if it
 // was served inside the program. The latter asks nothing of the thread, which goes on: its memory is what the record
-// holds.
+// holds, unless the call failed with EFAULT.
 #pragma once
 
 #include "supervisor/record/messages/messages.h"
