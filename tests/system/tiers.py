@@ -28,11 +28,20 @@ def compare_tiers(ctx, job, period, name):
             ctx.expect(outcome.status == 0 and ", 0 not verified," in outcome.stdout, outcome, f"{how}: diverges, or is not verified")
 
 
-@test("tiers/random_calls", timeout_s=120)
-def random_calls(ctx):
+def compare_random(ctx, program):
     for _ in range(SEEDS):
         seed = random.randrange(1, 10**9)
-        compare_tiers(ctx, job_of(ctx, "random_calls", str(seed)), random.choice(PERIODS), f"seed-{seed}")
+        compare_tiers(ctx, job_of(ctx, program, str(seed)), random.choice(PERIODS), f"seed-{seed}")
+
+
+@test("tiers/random_calls", timeout_s=120)
+def random_calls(ctx):
+    compare_random(ctx, "random_calls")
+
+
+@test("tiers/random_outputs", timeout_s=120)
+def random_outputs(ctx):
+    compare_random(ctx, "random_outputs")
 
 
 @test("tiers/series_of_reads", timeout_s=120)

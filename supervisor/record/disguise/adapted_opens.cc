@@ -46,7 +46,10 @@ void AdaptedOpens::fill(Thread& thread, const user_regs_struct& stopped, user_re
   if (size != static_cast<ssize_t>(text.size())) {
     findings_.add_unsure(*thread.process->unit, "a file that it opened could not be adapted");
   }
-  open_for_reading(thread, stopped);
+  // While it slept, another thread may have had the instruction replaced that it came from.
+  user_regs_struct now = stopped;
+  if (const Gate* const gate = thread.process->tier()) now.rip = gate->physical(regs.rip);
+  open_for_reading(thread, now);
   control_.set_regs(thread, regs);
 }
 

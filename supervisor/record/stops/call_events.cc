@@ -1,9 +1,12 @@
 #include "supervisor/record/stops/call_events.h"
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <cerrno>
 
+#include "checkpoint/address_space.h"
 #include "interceptors/payload.h"
 #include "supervisor/record/disguise/forced_signals.h"
 #include "supervisor/record/memory/outside_changes.h"
@@ -116,10 +119,33 @@ Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& mem
   if (result > 0 && (row.number == SYS_process_vm_readv || thread.process->opens_memory)) {
     foreign_.show_own_code(thread, static_cast<uint64_t>(result), spans_);
   }
+  if (result == -EFAULT) keep_writable(thread);
   write_outputs(thread, memory, event);
   woken_.leave(thread, event);
   receive(thread, result, memory, event);
   return event;
+}
+
+// Of what a call may have written that failed because it could not write everything: what lies in memory that the
+// program can write to, as the kernel does. The addresses of outputs may be anything then, such as those of code, which
+// is different in a replay.
+void CallEvents::keep_writable(const Thread& thread) {
+  if (spans_.empty()) return;
+  auto read = read_mappings(thread.process->memory.pid());
+  std::vector<Mapping> mappings = read ? std::move(*read) : std::vector<Mapping>();
+  const Gate* const gate = thread.process->tier();
+  std::erase_if(mappings, [&](const Mapping& mapping) {
+    return !(mapping.protection & PROT_WRITE) || (gate && gate->owns(mapping.start, mapping.end));
+  });
+  std::vector<Span> writable;
+  for (const Span& span : spans_) {
+    for (const Mapping& mapping : mappings) {
+      const Address start = std::max(span.address, mapping.start);
+      const Address end = std::min(span.address + span.length, mapping.end);
+      if (start < end) writable.push_back({start, end - start, span.payload});
+    }
+  }
+  spans_ = std::move(writable);
 }
 
 // If the call writes to a descriptor, what the kernel has taken of it. Arrays of buffers are not written themselves.

@@ -50,6 +50,7 @@ class CallEvents {
 
  private:
   Event& begin_close(Thread& thread, int64_t result, const Memory& memory);
+  void keep_writable(const Thread& thread);
   void write_outputs(Thread& thread, const Memory& memory, Event& event);
   void note_written(const Thread& thread, int64_t result, const Memory& memory);
   void receive(Thread& thread, int64_t result, const Memory& memory, Event& event);
