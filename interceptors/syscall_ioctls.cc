@@ -186,7 +186,8 @@ constexpr auto kIoctls = sorted({
     reads(CMD(ioctl, TUNSETVNETHDRSZ), kInt),
 
     // Files and file systems. The flag requests are encoded with long but use int.
-    updates(CMD(ioctl, FIBMAP), kInt),
+    // Zero is written where the file system has no blocks (fs/ioctl.c, ioctl_fibmap).
+    emulate(CMD(ioctl, FIBMAP), fd, val, always(in_out(kInt))),
     writes(CMD(ioctl, FIGETBSZ), kInt),
     writes(CMD(ioctl, FS_IOC_GETFLAGS), kInt),
     reads(CMD(ioctl, FS_IOC_SETFLAGS), kInt),

@@ -8,6 +8,7 @@
 #include <linux/loop.h>
 #include <linux/random.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 
 // Requests write an unsigned long, an unsigned short and so on here.
 static uint64_t found;
@@ -84,6 +85,11 @@ static void files(int file) {
   MUST(ioctl(file, FIGETBSZ, &number));
   CHECK(number >= 512);
   MAY(ioctl(file, FIBMAP, &number), ENOTTY, EINVAL);
+  const int in_memory = MUST(memfd_create("in memory", 0));
+  number = 5;
+  FAILS(ioctl(in_memory, FIBMAP, &number), EINVAL);
+  NOTE(number);
+  MUST(close(in_memory));
   uint64_t size = 0;
   if (MAY(ioctl(file, FIOQSIZE, &size), ENOTTY)) NOTE(size);
   long flags = 0x7777777700000000;  // four bytes are written
