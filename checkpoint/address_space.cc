@@ -195,15 +195,16 @@ std::array<std::string, 2> paths_of(pid_t pid, const Mapping& mapping) {
 }
 
 Fd open_object(pid_t pid, const Mapping& mapping) {
-  for (const std::string& path : paths_of(pid, mapping)) {
+  const auto [object, name] = paths_of(pid, mapping);
+  const auto open = [&](const std::string& path, bool by_name) -> Fd {
     Fd file = open_briefly(path, O_NONBLOCK);
     struct stat info {};
-    if (file && fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_ino == mapping.inode &&
-        info.st_dev == mapping.device) {
-      return file;
-    }
-  }
-  return {};
+    if (!file || fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_ino != mapping.inode) return {};
+    // Some file systems, such as overlayfs, show another device in /proc/PID/maps than stat(2) does.
+    return by_name && info.st_dev != mapping.device ? Fd() : std::move(file);
+  };
+  Fd file = open(object, false);
+  return file ? std::move(file) : open(name, true);
 }
 
 std::optional<uint64_t> object_size(pid_t pid, const Mapping& mapping) {

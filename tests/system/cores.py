@@ -103,13 +103,15 @@ def gdb(ctx, core, *commands, inside=()):
 
 
 def stacks(text):
-    """The functions of each thread in the output of `thread apply all bt`, the innermost first."""
+    """The functions of each thread in the output of `thread apply all bt`, the innermost first. Since 2.41, the C library makes its system calls in
+    functions whose names are not in its symbol table: these are left out."""
     found = []
     for line in text.splitlines():
         if line.startswith("Thread "):
             found.append([])
         elif found and (frame := re.match(r"#\d+ +(?:0x[0-9a-f]+ in )?(\S+) \(", line)):
-            found[-1].append(frame[1])
+            if found[-1] or frame[1] != "??":
+                found[-1].append(frame[1])
     return found
 
 
