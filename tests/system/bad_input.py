@@ -107,7 +107,7 @@ def trace_disk_full(ctx):
     job.prepare(ctx.work)
     (ctx.directory / "full").mkdir()
     recording = ctx.start("unshare", "-m", "sh", "-c",
-                          'mount -t tmpfs -o size=5m tmpfs ../full; "$1" record -o ../full/t --bound 2s --checkpoint-period 100ms -- ./until_signal 0; status=$?; '
+                          'mount -t tmpfs -o size=5m tmpfs ../full; "$1" record --wait -o ../full/t --bound 2s --checkpoint-period 100ms -- ./until_signal 0; status=$?; '
                           'cp -a ../full/t ../kept; exit $status', "sh", ctx.options.redrive, cwd=ctx.work)
     recording.wait_for("the program continues", ctx.timeout_s, 1)
     os.kill(tracees_of(recording)[0], signal.SIGTERM)
