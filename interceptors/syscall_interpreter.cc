@@ -510,7 +510,6 @@ void add_outputs_in_part(std::vector<Span>& spans, Args args, const EntrySizes& 
   constexpr uint64_t kMost = 1 << 20;  // of one buffer; what is transferred in larger pieces is counted instead
   spans = possible_outputs(args, entry);
   for (Span& span : spans) span.length = readable(memory, span.address, std::min(span.length, kMost), false);
-  std::erase_if(spans, [](const Span& span) { return span.length == 0; });
 }
 
 }  // namespace
@@ -518,8 +517,9 @@ void add_outputs_in_part(std::vector<Span>& spans, Args args, const EntrySizes& 
 void outputs(const SyscallRow& row, Args args, const EntrySizes& entry, int64_t result, const Memory& memory,
              std::vector<Span>& spans) {
   spans.clear();
-  if (result == -EFAULT) return add_outputs_in_part(spans, args, entry, memory);
-  for (int i = 0; i < 6; ++i) {
+  const bool in_part = result == -EFAULT;
+  if (in_part) add_outputs_in_part(spans, args, entry, memory);
+  for (int i = 0; i < 6 && !in_part; ++i) {
     if (!is_written(row.args[i].written, result)) continue;
     const size_t first = spans.size();
     add_output(spans, row, args, i, entry, result, memory);

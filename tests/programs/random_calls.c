@@ -13,14 +13,6 @@
 
 enum { kPage = 4096, kPages = 16, kSteps = 400 };
 
-static uint64_t state;
-static unsigned draw(unsigned below) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return (unsigned)((state >> 11) % below);
-}
-
 static volatile sig_atomic_t signals, faults;
 static int data_file, ends[2];
 static unsigned char* area;
@@ -123,7 +115,7 @@ static void* send_signals(void* to) {
 }
 
 int main(int count, char** arguments) {
-  state = count > 1 ? strtoull(arguments[1], NULL, 10) * 2654435761u + 88172645463325252u : 88172645463325252u;
+  seed_random(count, arguments);
   for (int signal = 0; signal < 3; signal++) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = draw(2) ? SA_RESTART : 0};
     MUST(sigaction((const int[]){SIGALRM, SIGUSR1, SIGUSR2}[signal], &action, NULL));
@@ -164,7 +156,7 @@ int main(int count, char** arguments) {
         set_timer();
         break;
       default:
-        noted += compute(state, (int)draw(3));
+        noted += compute(random_state, (int)draw(3));
         break;
     }
   }

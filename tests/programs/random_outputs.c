@@ -36,13 +36,6 @@ static const struct call {
     {SYS_readlinkat, "Dpos"},   {SYS_newfstatat, "Dpov"},   {SYS_timer_create, "v0o"}, {SYS_timer_create, "vio"},
 };
 
-static uint64_t state;
-static unsigned draw(unsigned below) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return (unsigned)((state >> 11) % below);
-}
 static uint64_t draw_number(void) {
   static const uint64_t numbers[] = {0,  1,  2,  3,  4,  5,  6,   7,   8,    9,    10,         11,         13, 15, 16,
                                      17, 21, 23, 25, 31, 59, 128, 512, 1024, 4096, 0x7fffffff, 0x80000000, -1, -2, 0x80000};
@@ -173,7 +166,7 @@ static void make(const struct call* call) {
 }
 
 int main(int count, char** arguments) {
-  state = count > 1 ? strtoull(arguments[1], NULL, 10) * 2654435761u + 88172645463325252u : 88172645463325252u;
+  seed_random(count, arguments);
   area_size = 8 * kPage;
   area = MUST(mmap(NULL, area_size + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   MUST(munmap(area + area_size, kPage));

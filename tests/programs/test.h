@@ -89,6 +89,18 @@ __attribute__((unused)) static int skipped(const char* why) {
   return fflush(stdout) == 0 ? 77 : 98;
 }
 
+// Numbers below `below`, drawn from the seed in the first argument, if there is one.
+__attribute__((unused)) static uint64_t random_state = 88172645463325252u;
+__attribute__((unused)) static void seed_random(int count, char** arguments) {
+  if (count > 1) random_state += strtoull(arguments[1], NULL, 10) * 2654435761u;
+}
+__attribute__((unused)) static unsigned draw(unsigned below) {
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  return (unsigned)((random_state >> 11) % below);
+}
+
 // Some CPU time without any event: about 0.1 ms per round.
 __attribute__((unused)) static uint64_t compute(uint64_t seed, int rounds) {
   uint64_t x = seed | 1;

@@ -431,7 +431,7 @@ def mpi_ranks(ctx):
     expect_same("ranks", len(ranks), mpi.RANKS)
     for core in ranks:
         found = stacks(gdb(ctx, core, "thread apply all bt"))
-        if not any("main" in functions for functions in found) or not all({"start_thread", "??", "main"} & {functions[-2], functions[-1]} for functions in found):
+        if not any("main" in functions for functions in found) or not all({"start_thread", "??", "main"} & set(functions[-2:]) for functions in found):
             raise Failure(f"stacks of {core['name']}: {found}")
     its, = [core for core in ranks if core["name"] == "jacobi.2"]
     check_against_replay(ctx, its, event)

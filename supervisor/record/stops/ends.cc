@@ -17,6 +17,7 @@
 #include "supervisor/record/stops/foreign_memory.h"
 #include "supervisor/record/stops/gate_stops.h"
 #include "supervisor/record/stops/joiner.h"
+#include "supervisor/record/stops/preempter.h"
 #include "supervisor/record/stops/robust_futexes.h"
 #include "supervisor/record/stops/signal_delivery.h"
 #include "supervisor/record/stops/tracer_answers.h"
@@ -102,13 +103,7 @@ std::optional<Address> Ends::bring_to_place(Thread& thread) {
   }
   intervals_.end(unit);
   if (!checkpointer_.begin_joined_interval(unit, thread)) return {};
-  Event event;
-  event.kind = EventKind::preemption;
-  event.thread = thread.serial;
-  event.ip = regs.rip;
-  event.regs_hash = RegistersHash::whole(preserved_registers_hash(regs));
-  event.args[0] = static_cast<uint64_t>(Preempted::turn);
-  unit.log.add(std::move(event));
+  add_preemption(thread, regs, Preempted::turn);
   return {};
 }
 

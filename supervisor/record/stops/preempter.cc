@@ -83,13 +83,7 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
   intervals_.end(unit);
   intervals_.begin(unit, CheckpointKind::image, process, static_cast<uint64_t>((tracer_.now() - stopped_at).count()));
   captured->interval = unit.interval;
-  Event event;
-  event.kind = EventKind::preemption;
-  event.thread = thread.serial;
-  event.ip = regs.rip;
-  event.regs_hash = RegistersHash::whole(preserved_registers_hash(regs));
-  event.args[0] = static_cast<uint64_t>(signal || others ? Preempted::turn : Preempted::checkpoint);
-  unit.log.add(std::move(event));
+  add_preemption(thread, regs, signal || others ? Preempted::turn : Preempted::checkpoint);
   thread.turns.got_on();
   checkpointer_.add_image(unit, std::move(*captured));
   unit.patience.reset();
@@ -102,6 +96,16 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
     go_on(thread, signal);
   }
   return true;
+}
+
+void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempted why) {
+  Event event;
+  event.kind = EventKind::preemption;
+  event.thread = thread.serial;
+  event.ip = regs.rip;
+  event.regs_hash = RegistersHash::whole(preserved_registers_hash(regs));
+  event.args[0] = static_cast<uint64_t>(why);
+  thread.process->unit->log.add(std::move(event));
 }
 
 bool Preempter::has_pending_signal(pid_t tid) {

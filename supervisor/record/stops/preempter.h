@@ -79,4 +79,7 @@ class Preempter {
   CodeSegments code_;
 };
 
+// An interval has begun where the thread stands in user code: its first event. `regs`: the thread's.
+void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempted why);
+
 }  // namespace redrive
