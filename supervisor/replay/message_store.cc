@@ -50,8 +50,13 @@ void MessageStore::publish(EventRef event, Birth birth) {
   changed_.notify_all();
 }
 
+// None: the event bears a process, or no interval needs what it sends.
+std::optional<uint64_t> MessageStore::place_of(EventRef event) const {
+  return births_.contains(event) ? std::nullopt : payloads_->index(event);
+}
+
 bool MessageStore::available(EventRef event) const {
-  const auto place = payloads_->index(event);
+  const auto place = place_of(event);
   return place ? payloads_->is_sent(*place) : born_.contains(event);
 }
 
@@ -72,9 +77,8 @@ bool MessageStore::comes_no_more(EventRef event) const {
 // Has every waiter look again.
 void MessageStore::wake_all() {
   changed_.notify_all();
-  PayloadTable::Hint near = 0;
   for (const EventRef event : awaited_) {
-    if (const auto place = payloads_->index(event, near)) payloads_->wake(*place);
+    if (const auto place = place_of(event)) payloads_->wake(*place);
   }
 }
 
@@ -90,7 +94,7 @@ bool MessageStore::stuck() const {
 }
 
 bool MessageStore::wait_for(EventRef event) {
-  const auto place = payloads_->index(event);
+  const auto place = place_of(event);
   const auto entry = awaited_.insert(event);
   if (stuck()) wake_all();
   while (!available(event) && !comes_no_more(event) && !stuck()) {
@@ -116,11 +120,16 @@ Error MessageStore::never_came(EventRef event, std::string what) {
 
 Result<Bytes> MessageStore::payload(const MessagePart& part) {
   const Lock lock(mutex_);
+  const auto place = place_of(part.sender);
+  if (!place) {
+    return Error{fmt::format("event {} of unit {} sends no message", part.sender.event, part.sender.unit),
+                 Status::damaged};
+  }
   if (!wait_for(part.sender)) {
     return never_came(
         part.sender, fmt::format("the sender did not get to event {} of unit {}", part.sender.event, part.sender.unit));
   }
-  auto bytes = payloads_->part(*payloads_->index(part.sender), part.offset, part.length);
+  auto bytes = payloads_->part(*place, part.offset, part.length);
   if (!bytes) return Error{fmt::format("unit {} sent a shorter message than it did when recorded", part.sender.unit)};
   return std::move(*bytes);
 }

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+#include <ctime>
 
 #include "supervisor/replay/pending_outputs.h"
 #include "supervisor/replay/probe.h"
@@ -14,8 +14,9 @@
 namespace redrive {
 namespace {
 
-// Where no jump to a comparison fits, each pass stops. A loop that passes often is not worth waiting for.
-constexpr auto kLongestPassing = std::chrono::seconds(2);
+// Where no jump to a comparison fits, each pass stops. A loop that passes often is not worth waiting for. This is CPU
+// time, so that what is found does not depend on what else the machine does.
+constexpr uint64_t kLongestPassingNs = 2'000'000'000;
 constexpr size_t kStackPages = 16;
 constexpr unsigned kComparisons = 64;  // of all memory
 constexpr size_t kCode = 32;           // bytes that say whether code is what it will be
@@ -24,17 +25,26 @@ constexpr const char* kGone = "the thread has ended";
 
 SearchEnd not_found(const std::string& why) { return NotFound{"the place of preemption was not found again: " + why}; }
 
-// Counts how often a thread has come by.
+// Counts how often a thread of a process has come by.
 class Passes {
  public:
+  explicit Passes(const Stub& stub) : stub_(stub) {}
   // Whether it has done so often enough.
-  bool pass() { return ++count_ % 64 == 0 && std::chrono::steady_clock::now() - began_ > kLongestPassing; }
+  bool pass() { return ++count_ % 64 == 0 && used_ns() - began_ns_ > kLongestPassingNs; }
   SearchEnd too_often() const {
     return not_found(fmt::format("the thread came by {} times in another state, and stopped each time", count_));
   }
 
  private:
-  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  // CPU time of the process and of this thread, which runs it.
+  uint64_t used_ns() const {
+    timespec own{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own);
+    return stub_.cpu_time_ns() + static_cast<uint64_t>(own.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(own.tv_nsec);
+  }
+
+  const Stub& stub_;
+  const uint64_t began_ns_ = used_ns();
   unsigned count_ = 0;
 };
 
@@ -112,7 +122,7 @@ Result<Bytes> PlaceSearch::pages_of(ProcessSerial process, Address first, size_t
 Result<SearchEnd> PlaceSearch::run_to_code(Address address, const Bytes& code) {
   const Memory& memory = redriving_.unit.memory(thread_);
   Bytes now(code.size());
-  Passes passes;
+  Passes passes(redriving_.unit.stub(thread_.process));
   while (!code.empty() && memory.read(address, now.data(), now.size()) && now != code) {
     if (passes.pass()) return passes.too_often();
     if (!stop_before(thread_.tid, address)) return not_found("no debug register can be used to stop there");
@@ -174,7 +184,7 @@ Result<SearchEnd> PlaceSearch::find() {
     std::memcpy(&word, &page[address - start], sizeof word);
     probe.require(address, word);
   };
-  Passes passes;
+  Passes passes(stub);
   unsigned compared = 0;
   for (;;) {
     const ThreadStop stop = redriving_.runner.run(thread_, &probe);

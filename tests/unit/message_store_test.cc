@@ -291,6 +291,19 @@ TEST_CASE("a birth is taken over once; those left over are ended") {
   CHECK_EQ(ended_by(taken), SIGUSR1);  // and not by the store before
 }
 
+TEST_CASE(
+    "a trace in which an event bears a process and sends a message is damaged, and nobody waits for that message") {
+  const auto owner = made({kA}, {kA}, 1);
+  MessageStore& store = *owner;
+  store.publish(kA, bytes("falsified"));
+  const auto payload = waiter(store, kA).get();
+  REQUIRE_FALSE(payload);
+  CHECK_EQ(payload.error().status, Status::damaged);
+  auto waiting = std::async(std::launch::async, [&] { return store.birth(kA); });
+  store.interval_ended(executor(kA), std::nullopt);
+  CHECK_FALSE(waiting.get());
+}
+
 TEST_CASE("what stands is not waited for, and may be once it goes on") {
   const auto owner = made({kA}, {}, 2);
   MessageStore& store = *owner;
