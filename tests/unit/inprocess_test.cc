@@ -161,8 +161,10 @@ TEST_CASE("a place's window holds no instruction to which a table leads") {
   const Case cases[] = {
       {lea(0x48, 6), {0x4a, 0x63, 0x04, 0xae, 0x48, 0x01, 0xf0, 0xff, 0xe0}, true},  // movslq (%rsi,%r13,4); add; jmp
       {lea(0x48, 6), {0x4a, 0x63, 0x04, 0xae, 0x48, 0x01, 0xf0, 0x3e, 0xff, 0xe0}, true},  // notrack jmp
-      {lea(0x4c, 4), {0x49, 0x8b, 0x04, 0xc4, 0xff, 0xe0}, false},                         // mov (%r12,%rax,8); jmp
-      {lea(0x4c, 4), {0x41, 0xff, 0x24, 0xc4}, false},                                     // jmp *(%r12,%rax,8)
+      {lea(0x4c, 5), {0x49, 0x63, 0x44, 0x85, 0, 0x4c, 0x01, 0xe8, 0xff, 0xe0}, true},     // movslq 0(%r13,%rax,4)
+      {lea(0x48, 5), {0x48, 0x63, 0x84, 0x85, 0, 0, 0, 0, 0x48, 0x01, 0xe8, 0xff, 0xe0}, true},
+      {lea(0x4c, 4), {0x49, 0x8b, 0x04, 0xc4, 0xff, 0xe0}, false},  // mov (%r12,%rax,8); jmp
+      {lea(0x4c, 4), {0x41, 0xff, 0x24, 0xc4}, false},              // jmp *(%r12,%rax,8)
       {{}, by_absolute, false},
   };
   for (const auto& [before, jump, distances] : cases) {
@@ -171,6 +173,8 @@ TEST_CASE("a place's window holds no instruction to which a table leads") {
     CHECK_FALSE(behind(before, jump, distances, kSecond));
     if (!before.empty()) CHECK_FALSE(behind({}, jump, distances, two.size()));  // the table is not known
   }
+  // movslq 4(%r13,%rax,4)
+  CHECK_FALSE(behind(lea(0x4c, 5), {0x49, 0x63, 0x44, 0x85, 4, 0x4c, 0x01, 0xe8, 0xff, 0xe0}, true, two.size()));
   CHECK(behind({}, {0xff, 0xe0}, true, kSecond));              // jmp *%rax, without a table
   CHECK(behind({}, {0xff, 0x25, 1, 2, 3, 4}, true, kSecond));  // jmp *there(%rip)
   // call; movl $0, %fs:-32: ff 64 c7 04 would be jmp *4(%rdi,%rax,8)
