@@ -104,6 +104,7 @@ void pair_of(const FinishedCall& call, Kind kind, uint64_t address, uint64_t fla
     object.end_number = end;
     object.peer = first + static_cast<size_t>(1 - end);
     object.nonblocking = flags & O_NONBLOCK;
+    object.peer_id = call.process.pid;
     place(call, fds[end], close_on_exec);
   }
 }
@@ -138,6 +139,7 @@ void accept_with(const FinishedCall& call, uint64_t flags) {
   OpenObject& object = make(call, Kind::socket, flags);
   object.nonblocking = flags & SOCK_NONBLOCK;
   object.accepted_from = from;
+  if (from) object.peer_id = call.model.objects()[*from].peer_id;
   uint32_t size = 0;
   if (call.event.args[1] && written(call.event, call.event.args[2], size)) {
     object.peer_address = written_bytes(call.event, call.event.args[1], size);
@@ -369,7 +371,10 @@ void set_up(const FinishedCall& call) {
   if (OpenObject* const object = object_of(call, call.event.args[0])) object->settings.push_back(call.past);
 }
 void listen(const FinishedCall& call) {
-  if (OpenObject* const object = object_of(call, call.event.args[0])) object->listens = call.past;
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object) return;
+  object->listens = call.past;
+  object->peer_id = call.process.pid;
 }
 void getsockname(const FinishedCall& call) {
   OpenObject* const object = object_of(call, call.event.args[0]);
@@ -391,7 +396,10 @@ void shutdown(const FinishedCall& call) {
   if (how != SHUT_RD) object->shut[1] = true;
 }
 void connect(const FinishedCall& call) {
-  if (OpenObject* const object = object_of(call, call.event.args[0])) object->connects = call.past;
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object) return;
+  object->connects = call.past;
+  object->peer_id = call.process.pid;
 }
 void epoll_ctl(const FinishedCall& call) {
   OpenObject* const object = object_of(call, call.event.args[0]);

@@ -75,6 +75,7 @@ struct OpenObject {
   // socket
   std::vector<PastCall> settings;  // bind, setsockopt, ioctl
   std::optional<PastCall> listens, connects;
+  int32_t peer_id = 0;  // what SO_PEERCRED (unix(7)) tells the other end; 0: not known
   std::optional<ObjectNumber> accepted_from;
   Bytes peer_address;             // as accept, getpeername returned it
   Bytes own_address;              // as getsockname returned it

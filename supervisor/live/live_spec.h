@@ -63,6 +63,7 @@ struct LiveObject {
   std::vector<Option> options;
   Bytes bound, own_address, peer_address;  // empty: none known
   std::optional<int> backlog;              // it listens
+  int32_t peer_id = 0;                     // as OpenObject's
   std::vector<ObjectNumber> queued;        // connections that it has not accepted, in their order
   std::vector<LiveMessage> sent_ahead;     // by one of these
   bool connected = false;                  // without a peer: somebody outside, who is gone
@@ -112,7 +113,7 @@ struct LiveProcess {
   uint64_t stack_limit = 0;
   std::map<int, KernelAction> actions;
   std::map<uint64_t, itimerval> timers;
-  std::vector<siginfo_t> pending;  // for any of its threads
+  std::vector<siginfo_t> pending;   // for any of its threads
   std::vector<LiveThread> threads;  // the first is the process's first
 };
 

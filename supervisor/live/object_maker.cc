@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/sched.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -12,13 +13,16 @@
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
+#include "base/fd.h"
 #include "base/notice.h"
 
 namespace redrive {
@@ -71,6 +75,54 @@ int bind_when_free(int fd, const Bytes& address, bool listens) {
     if (tries == 0) notice("waiting for {}: connections that have just ended keep it for a minute", port_of(address));
     usleep(kPause_us);
   }
+}
+
+// Does something with sockets in a process of this number, because the kernel keeps it for the other end
+// (SO_PEERCRED). The number must be free: the process that had it is made later. Returns what `act` does, 0 or the
+// error.
+int do_as(int32_t number, const std::function<int()>& act) {
+  clone_args how{};
+  how.flags = CLONE_FILES;
+  how.set_tid = reinterpret_cast<uint64_t>(&number);
+  how.set_tid_size = 1;
+  const long made = number > 0 ? syscall(SYS_clone3, &how, sizeof how) : -1;
+  if (made == 0) _exit(act());
+  int status = 0;
+  if (made < 0 || waitpid(static_cast<pid_t>(made), &status, __WALL) < 0) return act();
+  return WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD;
+}
+
+// The two ends of a socket pair or of a connection, of which each tells the other one of these numbers.
+Result<std::pair<int, int>> connect_locally(int type, int32_t first_id, int32_t second_id) {
+  int ends[2] = {::socket(AF_UNIX, type | SOCK_CLOEXEC, 0), ::socket(AF_UNIX, type | SOCK_CLOEXEC, 0)};
+  int err = ends[0] < 0 || ends[1] < 0 ? errno : 0;
+  if (!err && first_id == second_id) {
+    err = do_as(first_id, [&] {
+      int made[2];
+      if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, made) != 0) return errno;
+      const bool placed = dup3(made[0], ends[0], O_CLOEXEC) >= 0 && dup3(made[1], ends[1], O_CLOEXEC) >= 0;
+      const int failed = placed ? 0 : errno;
+      for (const int fd : made) ::close(fd);
+      return failed;
+    });
+  } else if (!err) {
+    const Fd listener(std::exchange(ends[1], -1));
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    socklen_t size = sizeof name;
+    auto* const address = reinterpret_cast<sockaddr*>(&name);
+    const auto check = [](bool done) { return done ? 0 : errno; };
+    err = check(::bind(listener.get(), address, sizeof(sa_family_t)) == 0);  // to a name that the kernel chooses
+    if (!err) err = check(getsockname(listener.get(), address, &size) == 0);
+    if (!err) err = do_as(second_id, [&] { return check(listen(listener.get(), 1) == 0); });
+    if (!err) err = do_as(first_id, [&] { return check(connect(ends[0], address, size) == 0); });
+    if (!err) err = check((ends[1] = accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)) >= 0);
+  }
+  if (!err) return std::pair(ends[0], ends[1]);
+  for (const int fd : ends) {
+    if (fd >= 0) ::close(fd);
+  }
+  return errno_error("cannot connect two processes", err);
 }
 
 // A connection over the loopback: the two ends, the connecting one first.
@@ -318,16 +370,11 @@ Result<void> ObjectMaker::bind_again(ObjectNumber number) const {
 
 Result<void> ObjectMaker::make_connection(ObjectNumber a, ObjectNumber b) {
   const LiveObject& object = spec_.objects[a];
-  if (is_internet(object)) {
-    ASSIGN_OR_RETURN(const auto ends, connect_internet(object.domain));
-    TRY(keep(a, ends.first));
-    TRY(keep(b, ends.second));
-  } else {
-    int ends[2];
-    if (socketpair(AF_UNIX, object.type | SOCK_CLOEXEC, 0, ends) != 0) return errno_error("cannot make a socket pair");
-    TRY(keep(a, ends[0]));
-    TRY(keep(b, ends[1]));
-  }
+  ASSIGN_OR_RETURN(const auto ends, is_internet(object)
+                                        ? connect_internet(object.domain)
+                                        : connect_locally(object.type, object.peer_id, spec_.objects[b].peer_id));
+  TRY(keep(a, ends.first));
+  TRY(keep(b, ends.second));
   TRY(set_options(a));
   return set_options(b);
 }
@@ -362,14 +409,16 @@ Result<void> ObjectMaker::listen_again(ObjectNumber number) {
   const int yes = 1;
   if (is_internet(object)) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   TRY(bind_again(number));
-  if (listen(fd, *object.backlog) != 0) return errno_error("cannot listen again");
+  const int err = do_as(object.peer_id, [&] { return listen(fd, *object.backlog) == 0 ? 0 : errno; });
+  if (err) return errno_error("cannot listen again", err);
   sockaddr_storage name{};
   socklen_t size = sizeof name;
   getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size);
   for (const ObjectNumber waiting : object.queued) {
-    if (connect(made_[waiting], reinterpret_cast<const sockaddr*>(&name), size) != 0 && errno != EINPROGRESS) {
-      return errno_error("cannot connect again");
-    }
+    const int failed = do_as(spec_.objects[waiting].peer_id, [&] {
+      return connect(made_[waiting], reinterpret_cast<const sockaddr*>(&name), size) == 0 ? 0 : errno;
+    });
+    if (failed && failed != EINPROGRESS) return errno_error("cannot connect again", failed);
   }
   return {};
 }

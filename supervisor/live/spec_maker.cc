@@ -500,6 +500,7 @@ Result<void> SpecMaker::add_socket(const OpenObject& object, const WantedInputs&
     if (setting.number == SYS_ioctl) out.nonblocking = inputs.value<int>(setting.event).value_or(0) != 0;
   }
   if (object.listens) out.backlog = static_cast<int>(object.listens->args[1]);
+  out.peer_id = object.peer_id;
   out.connected = is_connected(object);
   if (object.connects) {
     const WantedInputs::Read* const read = inputs.of(object.connects->event);

@@ -21,8 +21,7 @@ bool executes(const SyscallRow& row) { return row.special == Special::execve || 
 }  // namespace
 
 CallReplay::CallReplay(const Redriving& redriving, MessageStore& store, UnitMessages& messages, EventEffects& effects,
-                       SitePatcher& patcher, EndVerification* verification, bool shows_output,
-                       CallWatch* watch)
+                       SitePatcher& patcher, EndVerification* verification, bool shows_output, CallWatch* watch)
     : redriving_(redriving),
       store_(store),
       messages_(messages),
@@ -44,7 +43,13 @@ Result<Step> CallReplay::make(RedrivenThread& thread, EventIndex index, const Ev
     const EventIndex place = index - (event.cycle - 1 - turn);
     TRY_STEP(enter(thread, place, call));
     if (call.fatal) return Step::as_recorded();
+    const ThreadSerial serial = thread.serial;
     TRY_STEP(leave(thread, place, call));
+    if (made + 1 < event.repeat && !redriving_.unit.find(serial)) {
+      return Error{
+          fmt::format("event {} of unit {} repeats a call that has replaced its program", index, redriving_.what.unit),
+          Status::damaged};
+    }
   }
   return Step::as_recorded();
 }

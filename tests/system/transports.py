@@ -22,6 +22,12 @@ def joined_ranks(ctx, program):
     return sum(len(u["joined"]) for u in units(ctx) if u["name"].rpartition(".")[0] == program)
 
 
+def version_in(pattern, *command):
+    """As two numbers."""
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return tuple(map(int, re.search(pattern + r"\s+(\d+)\.(\d+)", said).groups()))
+
+
 PROGRAMS = {"jacobi": (64, 20), "window": (5,), "collectives": (3, 500), "mpi_threads": (3, 10)}
 
 
@@ -30,7 +36,12 @@ def register():
         @test(f"mpi/{name}", timeout_s=300)
         def run(ctx, name=name, arguments=arguments):
             cycle(ctx, mpi.job(ctx.options, name, *arguments))
-            expect_own_units(ctx, name)
+            # Open MPI 5 has windows of any kind in shared memory (redrive(1), TRANSPORTS).
+            if name == "window" and version_in(r"\((?:Open MPI|OpenRTE)\)", "mpirun.openmpi", "--version") >= (5, 0):
+                if joined_ranks(ctx, name) != mpi.RANKS - 1:
+                    raise Failure("ranks that share memory were not joined")
+            else:
+                expect_own_units(ctx, name)
 
 
 register()
@@ -85,17 +96,12 @@ def one_trace_a_rank(ctx):
         redrive_all(ctx, trace)
 
 
-def mpich_version():
-    said = subprocess.run(["mpichversion"], capture_output=True, text=True, check=True).stdout
-    return tuple(map(int, re.search(r"MPICH Version:\s+(\d+)\.(\d+)", said).groups()))
-
-
 @test("mpi/mpich", timeout_s=300)
 def mpich(ctx):
     job = mpi.mpich_job(ctx.options, "ring", 3, 1, ranks=2)
     run_natively(ctx, job)
     outcome = record(ctx, job)
-    if mpich_version() >= (4, 2):
+    if version_in("MPICH Version:", "mpichversion") >= (4, 2):
         expect_own_units(ctx, "ring", ranks=2)
         ctx.expect("UCX_TLS=tcp,self" in outcome.stderr, outcome, "does not say what was set")
     else:
