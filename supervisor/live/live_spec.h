@@ -52,7 +52,7 @@ struct LiveObject {
   int number = -1;                 // inherited: which of ours
   // pipe and connected sockets: what this end has still to receive
   std::optional<ObjectNumber> peer;
-  int end_number = 0;
+  int end_number = 0;  // of a connection: 0 the connecting end, 1 the accepted one
   std::vector<LiveMessage> arriving;
   // socket
   int domain = 0, type = 0, protocol = 0;

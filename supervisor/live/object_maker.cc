@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/sched.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -13,7 +12,6 @@
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,8 +20,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/fd.h"
 #include "base/notice.h"
+#include "supervisor/live/local_connection.h"
 
 namespace redrive {
 namespace {
@@ -77,70 +75,31 @@ int bind_when_free(int fd, const Bytes& address, bool listens) {
   }
 }
 
-// Does something with sockets in a process of this number, because the kernel keeps it for the other end
-// (SO_PEERCRED). The number must be free: the process that had it is made later. Returns what `act` does, 0 or the
-// error.
-int do_as(int32_t number, const std::function<int()>& act) {
-  clone_args how{};
-  how.flags = CLONE_FILES;
-  how.set_tid = reinterpret_cast<uint64_t>(&number);
-  how.set_tid_size = 1;
-  const long made = number > 0 ? syscall(SYS_clone3, &how, sizeof how) : -1;
-  if (made == 0) _exit(act());
-  int status = 0;
-  if (made < 0 || waitpid(static_cast<pid_t>(made), &status, __WALL) < 0) return act();
-  return WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD;
-}
-
-// The two ends of a socket pair or of a connection, of which each tells the other one of these numbers.
-Result<std::pair<int, int>> connect_locally(int type, int32_t first_id, int32_t second_id) {
-  int ends[2] = {::socket(AF_UNIX, type | SOCK_CLOEXEC, 0), ::socket(AF_UNIX, type | SOCK_CLOEXEC, 0)};
-  int err = ends[0] < 0 || ends[1] < 0 ? errno : 0;
-  if (!err && first_id == second_id) {
-    err = do_as(first_id, [&] {
-      int made[2];
-      if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, made) != 0) return errno;
-      const bool placed = dup3(made[0], ends[0], O_CLOEXEC) >= 0 && dup3(made[1], ends[1], O_CLOEXEC) >= 0;
-      const int failed = placed ? 0 : errno;
-      for (const int fd : made) ::close(fd);
-      return failed;
-    });
-  } else if (!err) {
-    const Fd listener(std::exchange(ends[1], -1));
-    sockaddr_un name{};
-    name.sun_family = AF_UNIX;
-    socklen_t size = sizeof name;
-    auto* const address = reinterpret_cast<sockaddr*>(&name);
-    const auto check = [](bool done) { return done ? 0 : errno; };
-    err = check(::bind(listener.get(), address, sizeof(sa_family_t)) == 0);  // to a name that the kernel chooses
-    if (!err) err = check(getsockname(listener.get(), address, &size) == 0);
-    if (!err) err = do_as(second_id, [&] { return check(listen(listener.get(), 1) == 0); });
-    if (!err) err = do_as(first_id, [&] { return check(connect(ends[0], address, size) == 0); });
-    if (!err) err = check((ends[1] = accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)) >= 0);
-  }
-  if (!err) return std::pair(ends[0], ends[1]);
-  for (const int fd : ends) {
-    if (fd >= 0) ::close(fd);
-  }
-  return errno_error("cannot connect two processes", err);
-}
-
 // A connection over the loopback: the two ends, the connecting one first.
-Result<std::pair<int, int>> connect_internet(int domain) {
-  const int listener = ::socket(domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int end = ::socket(domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
+Result<Ends> connect_internet(int domain) {
+  const auto socket = [&] { return Fd(::socket(domain, SOCK_STREAM | SOCK_CLOEXEC, 0)); };
+  const Fd listener = socket();
+  Fd end = socket();
   const Bytes any = loopback(domain);
   sockaddr_storage name{};
   socklen_t size = sizeof name;
-  const bool connected = ::bind(listener, address_of(any), size_of(any)) == 0 && listen(listener, 1) == 0 &&
-                         getsockname(listener, reinterpret_cast<sockaddr*>(&name), &size) == 0 &&
-                         connect(end, reinterpret_cast<const sockaddr*>(&name), size) == 0;
-  const int other = connected ? accept4(listener, nullptr, nullptr, SOCK_CLOEXEC) : -1;
-  const auto failed = errno_error("cannot connect two processes over the loopback");
-  ::close(listener);
-  if (other >= 0) return std::pair(end, other);
-  ::close(end);
-  return failed;
+  const bool connected = ::bind(listener.get(), address_of(any), size_of(any)) == 0 && listen(listener.get(), 1) == 0 &&
+                         getsockname(listener.get(), reinterpret_cast<sockaddr*>(&name), &size) == 0 &&
+                         connect(end.get(), reinterpret_cast<const sockaddr*>(&name), size) == 0;
+  Fd other(connected ? accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC) : -1);
+  if (!other) return errno_error("cannot connect two processes over the loopback");
+  return Ends(std::move(end), std::move(other));
+}
+
+// A connection or a pair of UNIX sockets, in this order.
+Result<Ends> connect_again(const LiveObject& a, const LiveObject& b) {
+  if (!a.connected) return make_socket_pair(a.type, a.peer_id);
+  const LiveObject &connecting = a.end_number == 0 ? a : b, &accepted = a.end_number == 0 ? b : a;
+  const Bytes& own = connecting.bound.empty() ? connecting.own_address : connecting.bound;
+  const Bytes& listeners = accepted.own_address.empty() ? connecting.peer_address : accepted.own_address;
+  ASSIGN_OR_RETURN(auto ends, connect_locally(a.type, {connecting.peer_id, own}, {accepted.peer_id, listeners}));
+  if (&connecting == &b) std::swap(ends.first, ends.second);
+  return ends;
 }
 
 // Whether it receives what anybody sends to its address.
@@ -171,10 +130,12 @@ Error does_not_fit() { return Error{"the bytes that were on their way do not fit
 
 Result<void> ObjectMaker::keep(ObjectNumber object, int fd) {
   if (fd < 0) return errno_error("cannot make an object of the recording again");
-  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, first_);
-  if (moved < 0) return errno_error("too many open files (see ulimit -n)");
-  if (moved != fd) ::close(fd);
-  made_[object] = moved;
+  return keep(object, Fd(fd));
+}
+
+Result<void> ObjectMaker::keep(ObjectNumber object, const Fd& fd) {
+  made_[object] = fcntl(fd.get(), F_DUPFD_CLOEXEC, first_);
+  if (made_[object] < 0) return errno_error("too many open files (see ulimit -n)");
   return {};
 }
 
@@ -370,9 +331,8 @@ Result<void> ObjectMaker::bind_again(ObjectNumber number) const {
 
 Result<void> ObjectMaker::make_connection(ObjectNumber a, ObjectNumber b) {
   const LiveObject& object = spec_.objects[a];
-  ASSIGN_OR_RETURN(const auto ends, is_internet(object)
-                                        ? connect_internet(object.domain)
-                                        : connect_locally(object.type, object.peer_id, spec_.objects[b].peer_id));
+  ASSIGN_OR_RETURN(const Ends ends,
+                   is_internet(object) ? connect_internet(object.domain) : connect_again(object, spec_.objects[b]));
   TRY(keep(a, ends.first));
   TRY(keep(b, ends.second));
   TRY(set_options(a));
@@ -382,15 +342,9 @@ Result<void> ObjectMaker::make_connection(ObjectNumber a, ObjectNumber b) {
 // A connection whose other end is outside: it finds that the peer has gone.
 Result<void> ObjectMaker::make_gone(ObjectNumber number) {
   const LiveObject& object = spec_.objects[number];
-  if (is_internet(object) && object.type == SOCK_STREAM) {
-    ASSIGN_OR_RETURN(const auto ends, connect_internet(object.domain));
-    ::close(ends.second);
-    return keep(number, ends.first);
-  }
-  int ends[2];
-  if (socketpair(AF_UNIX, object.type | SOCK_CLOEXEC, 0, ends) != 0) return errno_error("cannot make a socket pair");
-  ::close(ends[1]);
-  return keep(number, ends[0]);
+  const bool internet = is_internet(object) && object.type == SOCK_STREAM;
+  ASSIGN_OR_RETURN(const Ends ends, internet ? connect_internet(object.domain) : make_socket_pair(object.type, 0));
+  return keep(number, ends.first);
 }
 
 Result<void> ObjectMaker::set_options(ObjectNumber number) const {
@@ -409,13 +363,13 @@ Result<void> ObjectMaker::listen_again(ObjectNumber number) {
   const int yes = 1;
   if (is_internet(object)) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   TRY(bind_again(number));
-  const int err = do_as(object.peer_id, [&] { return listen(fd, *object.backlog) == 0 ? 0 : errno; });
+  const int err = do_as(object.peer_id, {}, [&] { return listen(fd, *object.backlog) == 0 ? 0 : errno; });
   if (err) return errno_error("cannot listen again", err);
   sockaddr_storage name{};
   socklen_t size = sizeof name;
   getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size);
   for (const ObjectNumber waiting : object.queued) {
-    const int failed = do_as(spec_.objects[waiting].peer_id, [&] {
+    const int failed = do_as(spec_.objects[waiting].peer_id, {}, [&] {
       return connect(made_[waiting], reinterpret_cast<const sockaddr*>(&name), size) == 0 ? 0 : errno;
     });
     if (failed && failed != EINPROGRESS) return errno_error("cannot connect again", failed);

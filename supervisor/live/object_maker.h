@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/result.h"
 #include "supervisor/live/live_spec.h"
 
@@ -26,6 +27,7 @@ class ObjectMaker {
 
  private:
   Result<void> keep(ObjectNumber object, int fd);
+  Result<void> keep(ObjectNumber object, const Fd& fd);
   Result<void> make(ObjectNumber object);
   Result<void> make_file(ObjectNumber object);
   Result<void> make_fifo(ObjectNumber object);

@@ -502,6 +502,7 @@ Result<void> SpecMaker::add_socket(const OpenObject& object, const WantedInputs&
   if (object.listens) out.backlog = static_cast<int>(object.listens->args[1]);
   out.peer_id = object.peer_id;
   out.connected = is_connected(object);
+  if (object.accepted_from) out.end_number = 1;
   if (object.connects) {
     const WantedInputs::Read* const read = inputs.of(object.connects->event);
     if (read && !read->pieces.empty()) out.peer_address = read->pieces[0];

@@ -439,6 +439,17 @@ def programs(ctx):
             ctx.expect(outcome.stdout.startswith("ok"), outcome, f"{name} is wrong from event {event} on")
 
 
+@test("live/peers", timeout_s=120)
+def peers(ctx):
+    """Sockets say who has connected, and to which name, whether that was accepted before or is later."""
+    binary = program(ctx.options, "unix_stream")
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", binary, cwd=ctx.work), 0)
+    for accepted in calls(ctx, "1", r"^accept4\(")[::3]:
+        for event in (accepted, accepted + 1, accepted + 2):
+            outcome = ctx.expect_status(ctx.redrive("live", ctx.trace, "--break", f"1@{event}", cwd=ctx.work), 0)
+            ctx.expect(outcome.stdout.startswith("ok"), outcome, f"the program is wrong from event {event} on")
+
+
 @test("live/pending_signals")
 def pending_signals(ctx):
     """Signals wait for whom they were sent to, with what their senders have said."""
