@@ -149,7 +149,7 @@ class Deciding:
         for index, step in enumerate(self.execution.steps):
             self.begin_due(step, self.clock[index])
             if step.what == BEGIN or (step.what == CHECKPOINT and not self.policy):
-                self.begin(step.unit, step.at, self.clock[index])
+                self.begin(step.unit, step.at, self.clock[index], anew=step.what == BEGIN)
             self.decided.kept.append(self.decide(index, step))
             self.decided.interval_of.append(self.now[step.unit])
             self.last[step.unit] = (step.at, self.clock[index])
@@ -170,15 +170,16 @@ class Deciding:
             else:
                 self.begin_again(step.unit, self.due[step.unit])  # nothing has happened since
 
-    def begin(self, unit, at, clock):
-        intervals, is_new = self.decided.intervals, unit not in self.now
-        if not is_new:
+    def begin(self, unit, at, clock, anew=False):
+        """`anew`: with a new program, whose checkpoints are those of all again."""
+        intervals = self.decided.intervals
+        if unit in self.now:
             intervals[self.now[unit]].end = at
         self.now[unit] = len(intervals)
         intervals.append(Interval(unit, at, at))
         if self.policy:
             self.begin_again(unit, clock)
-            if self.real and is_new:
+            if self.real and anew:
                 self.due[unit] = (clock // self.period + 1) * self.period
 
     def begin_again(self, unit, clock):
