@@ -98,6 +98,8 @@ def gdb(ctx, core, *commands, inside=()):
     wrong = [line for line in (outcome.stdout + outcome.stderr).splitlines()
              if re.search(r"^warning:|^Error|cannot|Cannot|Failed|corrupt|mismatch", line) and "No such file or directory." not in line
              and "libthread_db" not in line and "Unable to find" not in line]
+    if core.get("by_gdb"):  # 16 does not know the size that it gives this note itself
+        wrong = [line for line in wrong if ".reg-xstate" not in line]
     ctx.expect(not wrong, outcome, f"gdb complains: {wrong}")
     return outcome.stdout
 
@@ -243,7 +245,7 @@ def gcore(ctx):
     recording.process.terminate()
     recording.finish(ctx.timeout_s)
     core, = export(ctx, "out", f"1@{event_of(ctx, 'pause(')}")
-    of_native = {"root": "/", "program": str(ctx.work / "standing"), "file": str(ctx.directory / f"native.{native.pid}")}
+    of_native = {"root": "/", "program": str(ctx.work / "standing"), "file": str(ctx.directory / f"native.{native.pid}"), "by_gdb": True}
     found = []
     for each in (core, of_native):
         text = gdb(ctx, each, "thread apply all bt", "print written", "print reserved[1<<25]", "print all_there", "info line *$pc")
