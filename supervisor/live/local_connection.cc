@@ -14,6 +14,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "checkpoint/stub.h"
+
 namespace redrive {
 namespace {
 
@@ -86,7 +88,7 @@ int do_as(int32_t process, const std::string& root, const std::function<int()>& 
     _exit(there ? act() : errno);
   }
   int status = 0;
-  if (waitpid(static_cast<pid_t>(made), &status, __WALL) < 0) return errno;
+  if (!wait_for(static_cast<pid_t>(made), status)) return errno;
   return WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD;
 }
 
@@ -106,17 +108,19 @@ Result<Ends> make_socket_pair(int type, int32_t process) {
 
 Result<Ends> connect_locally(int type, const LocalEnd& connecting, const LocalEnd& accepted) {
   const TemporaryDirectory names;
-  if (!names) return errno_error("cannot make a temporary directory");
+  // Without it, names cannot be given without making files.
+  const std::string root = names ? names.path() : "";
+  const Bytes own = names ? connecting.name : Bytes(), listeners = names ? accepted.name : Bytes();
   Fd end = socket_of(type);
   const Fd listener = socket_of(type);
-  int err = do_as(accepted.process, names.path(), [&] {
-    const int failed = bind_to(listener.get(), accepted.name);
+  int err = do_as(accepted.process, root, [&] {
+    const int failed = bind_to(listener.get(), listeners);
     return failed ? failed : error_unless(listen(listener.get(), 1) == 0);
   });
   if (!err) {
-    err = do_as(connecting.process, names.path(), [&] {
-      const bool named = connecting.name.size() > sizeof(sa_family_t);
-      const int failed = named ? bind_to(end.get(), connecting.name) : 0;
+    err = do_as(connecting.process, root, [&] {
+      const bool named = own.size() > sizeof(sa_family_t);
+      const int failed = named ? bind_to(end.get(), own) : 0;
       return failed ? failed : connect_to(end.get(), listener.get());
     });
   }

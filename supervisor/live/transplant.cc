@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -100,6 +101,27 @@ Result<int> Transplant::open(const std::string& path, int flags) {
   ASSIGN_OR_RETURN(const uint64_t name, calls.put(path.c_str(), path.size() + 1));
   ASSIGN_OR_RETURN(const int64_t fd, calls.must("open " + path, SYS_open, {name, static_cast<uint64_t>(flags), 0}));
   return static_cast<int>(fd);
+}
+
+// Opens a file for the kernel to take it for the process's program: it must be executable. A trace's copy is not, and
+// is copied into memory.
+Result<int> Transplant::open_program(uint64_t file, MappedPaths& paths) {
+  ASSIGN_OR_RETURN(const std::string path, paths.of(file));
+  if (access(path.c_str(), X_OK) == 0) return open(path, O_RDONLY | O_CLOEXEC);
+  LiveCalls calls(pid_, memory_);
+  const std::string name = std::filesystem::path(paths.recorded(file)).filename().string();
+  ASSIGN_OR_RETURN(const uint64_t text, calls.put(name.c_str(), name.size() + 1));
+  ASSIGN_OR_RETURN(const int64_t made, calls.must("make a file in memory", SYS_memfd_create, {text, MFD_CLOEXEC}));
+  const std::string copy = fmt::format("/proc/{}/fd/{}", pid_, made);
+  std::error_code failed;
+  std::filesystem::copy_file(path, copy, std::filesystem::copy_options::overwrite_existing, failed);
+  if (failed) return errno_error("cannot copy " + path, failed.value());
+  constexpr mode_t kOwnProgram = 0700;
+  if (chmod(copy.c_str(), kOwnProgram) != 0) return errno_error("cannot make a program of a copy of " + path);
+  // The kernel takes no file that is open for writing.
+  ASSIGN_OR_RETURN(const int fd, open(fmt::format("/proc/self/fd/{}", made), O_RDONLY | O_CLOEXEC));
+  TRY(calls.call(SYS_close, {static_cast<uint64_t>(made)}));
+  return fd;
 }
 
 Result<void> Transplant::map(const Mapping& mapping, MappedPaths& paths, const LiveShared& shared, const Keeper& keeper,
@@ -204,8 +226,7 @@ Result<void> Transplant::describe_layout(const ProcessState& state, const Memory
   }
   LiveCalls calls(pid_, memory_);
   if (program && program->file) {
-    ASSIGN_OR_RETURN(const std::string path, paths.of(program->file));
-    ASSIGN_OR_RETURN(const int fd, open(path, O_RDONLY | O_CLOEXEC));
+    ASSIGN_OR_RETURN(const int fd, open_program(program->file, paths));
     layout.exe_fd = static_cast<uint32_t>(fd);
   }
   if (vector.size() <= kPageSize / 2) {

@@ -61,6 +61,7 @@ class Transplant {
   Result<void> describe_layout(const ProcessState& state, const Memory& from, MappedPaths& paths);
   Result<void> send_pending(size_t thread, const LiveProcess& process);
   Result<int> open(const std::string& path, int flags);
+  Result<int> open_program(uint64_t file, MappedPaths& paths);
 
   pid_t pid_;
   Memory memory_;

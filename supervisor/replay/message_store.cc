@@ -19,6 +19,8 @@ constexpr size_t kMostBirths = 64;  // forked processes not taken over yet; with
 
 Result<std::unique_ptr<MessageStore>> MessageStore::make(const std::vector<ExecutedEvents>& intervals,
                                                          std::vector<NeededSend> sends, std::set<EventRef> births) {
+  // An event that bears a process sends nothing.
+  std::erase_if(sends, [&](const NeededSend& send) { return births.contains(send.event); });
   ASSIGN_OR_RETURN(auto payloads, PayloadTable::make(std::move(sends), intervals.size()));
   std::unique_ptr<MessageStore> store(new MessageStore(std::move(payloads), std::move(births)));
   store->intervals_ = intervals;
@@ -50,13 +52,8 @@ void MessageStore::publish(EventRef event, Birth birth) {
   changed_.notify_all();
 }
 
-// None: the event bears a process, or no interval needs what it sends.
-std::optional<uint64_t> MessageStore::place_of(EventRef event) const {
-  return births_.contains(event) ? std::nullopt : payloads_->index(event);
-}
-
 bool MessageStore::available(EventRef event) const {
-  const auto place = place_of(event);
+  const auto place = payloads_->index(event);
   return place ? payloads_->is_sent(*place) : born_.contains(event);
 }
 
@@ -77,8 +74,9 @@ bool MessageStore::comes_no_more(EventRef event) const {
 // Has every waiter look again.
 void MessageStore::wake_all() {
   changed_.notify_all();
+  PayloadTable::Hint near = 0;
   for (const EventRef event : awaited_) {
-    if (const auto place = place_of(event)) payloads_->wake(*place);
+    if (const auto place = payloads_->index(event, near)) payloads_->wake(*place);
   }
 }
 
@@ -94,7 +92,7 @@ bool MessageStore::stuck() const {
 }
 
 bool MessageStore::wait_for(EventRef event) {
-  const auto place = place_of(event);
+  const auto place = payloads_->index(event);
   const auto entry = awaited_.insert(event);
   if (stuck()) wake_all();
   while (!available(event) && !comes_no_more(event) && !stuck()) {
@@ -120,7 +118,7 @@ Error MessageStore::never_came(EventRef event, std::string what) {
 
 Result<Bytes> MessageStore::payload(const MessagePart& part) {
   const Lock lock(mutex_);
-  const auto place = place_of(part.sender);
+  const auto place = payloads_->index(part.sender);
   if (!place) {
     return Error{fmt::format("event {} of unit {} sends no message", part.sender.event, part.sender.unit),
                  Status::damaged};

@@ -82,7 +82,6 @@ class MessageStore {
  private:
   MessageStore(std::unique_ptr<PayloadTable> payloads, std::set<EventRef> births)
       : payloads_(std::move(payloads)), births_(std::move(births)) {}
-  std::optional<uint64_t> place_of(EventRef event) const;
   bool available(EventRef event) const REQUIRES(mutex_);
   bool comes_no_more(EventRef event) const REQUIRES(mutex_);
   // Gives the mutex up while it waits. Returns whether the event's message or child is there.

@@ -439,6 +439,20 @@ def programs(ctx):
             ctx.expect(outcome.stdout.startswith("ok"), outcome, f"{name} is wrong from event {event} on")
 
 
+@test("live/replaced_program", timeout_s=120)
+def replaced_program(ctx):
+    """A program that was compiled again since the recording lives from the trace's copy, and says so."""
+    ctx.fresh_work()
+    binary = ctx.work / "program"
+    shutil.copy(program(ctx.options, "timerfd"), binary)
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", binary, cwd=ctx.work), 0)
+    binary.write_bytes(binary.read_bytes() + b"\n")
+    events = sum(interval["events"] for interval in ctx.json("ls", ctx.trace)["units"][0]["intervals"])
+    outcome = ctx.expect_status(ctx.redrive("live", ctx.trace, "--break", f"1@{events // 2}", cwd=ctx.work), 0)
+    ctx.expect(outcome.stdout.startswith("ok"), outcome, "the program is wrong")
+    ctx.expect("is not what was recorded" in outcome.stderr, outcome, "does not say that it is another program")
+
+
 @test("live/peers", timeout_s=120)
 def peers(ctx):
     """Sockets say who has connected, and to which name, whether that was accepted before or is later."""
