@@ -176,6 +176,10 @@ uint64_t cancelled(Actor& actor) {
   MUST0(pthread_create(
       &thread, nullptr,
       [](void* argument) -> void* {
+        // From 2.41 on, the GNU C library loses a cancellation that comes together with a signal for a handler.
+        sigset_t all;
+        sigfillset(&all);
+        CHECK(pthread_sigmask(SIG_BLOCK, &all, nullptr) == 0);
         char byte;
         while (read(*static_cast<int*>(argument), &byte, 1) < 0) {
         }
