@@ -9,7 +9,7 @@ set -euo pipefail
 packages=(build-essential pkg-config libsqlite3-dev libzstd-dev libxxhash-dev libfmt-dev libcapstone-dev libunwind-dev
           libseccomp-dev libprotobuf-dev protobuf-compiler doctest-dev libcli11-dev nlohmann-json3-dev coinor-libclp-dev libsystemd-dev python3)
 recorded=(openmpi-bin libopenmpi-dev mpich libmpich-dev redis-server redis-tools nginx-light apache2-utils memcached postgresql git musl-tools golang-go nodejs
-          debootstrap jq less tmux vim bubblewrap openssh-server dbus systemd sqlite3 lmdb-utils perl xfsprogs btrfs-progs gdb
+          debootstrap curl jq less tmux vim bubblewrap openssh-server dbus systemd sqlite3 lmdb-utils perl xfsprogs btrfs-progs gdb
           elfutils)
 packages_of() { sed -n 's/^# packages: //p' "${BASH_SOURCE%/*}/../$1"/*.sh | tr '\n' ' '; }
 read -ra real <<< "$(packages_of tests/installed)"

@@ -46,7 +46,7 @@ exec unshare --mount bash -c '
   mount -t overlay -o "lowerdir=$root,upperdir=$temporary/upper,workdir=$temporary/work" overlay "$over"
   mount --bind "$source" "$over/src"
   mount -t proc proc "$over/proc"
-  mount -t sysfs sysfs "$over/sys"
+  mount --rbind /sys "$over/sys"  # with its control groups
   mount --rbind /dev "$over/dev"
   mount -t tmpfs tmpfs "$over/tmp"
   cp -L /etc/resolv.conf "$over/etc/resolv.conf" 2> /dev/null || true
