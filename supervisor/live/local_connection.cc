@@ -75,11 +75,13 @@ class TemporaryDirectory {
 int do_as(int32_t process, const std::string& root, const std::function<int()>& act) {
   clone_args how{};
   how.flags = CLONE_FILES;
-  how.set_tid = reinterpret_cast<uint64_t>(&process);
-  how.set_tid_size = process > 0;
+  if (process > 0) {
+    how.set_tid = reinterpret_cast<uint64_t>(&process);
+    how.set_tid_size = 1;
+  }
   long made = syscall(SYS_clone3, &how, sizeof how);
-  if (made < 0) {
-    how.set_tid_size = 0;
+  if (made < 0 && process > 0) {
+    how.set_tid = how.set_tid_size = 0;
     made = syscall(SYS_clone3, &how, sizeof how);
   }
   if (made < 0) return errno;
