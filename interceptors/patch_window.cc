@@ -251,13 +251,13 @@ bool CodeSegment::table_leads_into(uint64_t first, uint64_t end, uint64_t start,
   // The place relative to the segment's start, if the nearest lea before the load set the base register.
   const auto table_of = [&](uint64_t modrm, uint8_t rex) -> std::optional<int64_t> {
     const uint8_t mode = code_[modrm] >> 6;
-    const size_t size = mode == 1 ? sizeof(int8_t) : sizeof(int32_t);
+    const bool no_base = mode == 0 && (code_[modrm + 1] & 7) == 5;
+    const size_t size = mode == 1 ? sizeof(int8_t) : mode == 2 || no_base ? sizeof(int32_t) : 0;
     int32_t displacement = 0;
     if (modrm + 2 + size > code_.size()) return std::nullopt;
-    std::memcpy(&displacement, &code_[modrm + 2], size);
-    if (mode == 0 && (code_[modrm + 1] & 7) == 5) return displacement - static_cast<int64_t>(start);
-    // The encoding has no base of rbp or r13 without a displacement.
-    if (mode != 0 && displacement != 0) return std::nullopt;
+    std::memcpy(&displacement, code_.data() + modrm + 2, size);
+    if (no_base) return displacement - static_cast<int64_t>(start);
+    if (displacement != 0) return std::nullopt;  // rbp and r13 have one of zero, because the encoding demands it
     const uint8_t base = code_[modrm + 1] & 7, extension = rex & 1;
     for (uint64_t at = modrm; at-- > modrm - std::min(modrm, kFunction);) {
       const bool lea = at + 7 <= code_.size() && code_[at] == (0x48 | extension << 2) && code_[at + 1] == 0x8d &&

@@ -20,9 +20,8 @@ struct LocalEnd {
   Bytes name;           // a sockaddr_un; up to a family: none
 };
 
-// Does something in a process of its own that has this number, if it is known and free, and the same descriptors.
-// `root`: the directory that it takes for the root and works in; empty: as here. Returns what `act` does, 0 or an
-// error.
+// Does something as a process that has this number, if it is known and free, and the same descriptors. `root`: the
+// directory that it takes for the root and works in; empty: as here. Returns what `act` does, 0 or an error.
 int do_as(int32_t process, const std::string& root, const std::function<int()>& act);
 
 Result<Ends> make_socket_pair(int type, int32_t process);

@@ -500,7 +500,7 @@ Result<void> SpecMaker::add_socket(const OpenObject& object, const WantedInputs&
     if (setting.number == SYS_ioctl) out.nonblocking = inputs.value<int>(setting.event).value_or(0) != 0;
   }
   if (object.listens) out.backlog = static_cast<int>(object.listens->args[1]);
-  out.peer_id = object.peer_id;
+  if (out.domain == AF_UNIX) out.peer_id = object.peer_id;  // nobody asks others for it
   out.connected = is_connected(object);
   if (object.accepted_from) out.end_number = 1;
   if (object.connects) {
