@@ -3,20 +3,19 @@
 #include <cpuid.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstring>
 
 #include "base/check.h"
-#include "checkpoint/stub.h"
 #include "interceptors/gate_calls.h"
 
 extern "C" const uint8_t redrive_gate_code[];
@@ -25,22 +24,39 @@ extern "C" const uint8_t redrive_gate_code_end[];
 namespace redrive {
 namespace {
 
+volatile std::sig_atomic_t refused = 0;
+
+void skip_refused(int, siginfo_t*, void* context) {
+  constexpr greg_t kSize = 5;  // of rdfsbase and rdgsbase
+  static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP] += kSize;
+  refused = 1;
+}
+
 // Whether programs can read their segment bases. Kernels say so (HWCAP2_FSGSBASE), but some paravirtualized ones have
-// the processor allow it and do not: so a child tries.
-bool can_read_bases() {
+// the processor allow it and do not: so it is tried.
+bool try_to_read_bases() {
   constexpr unsigned long kFsGsBase = 1 << 1;
   if (getauxval(AT_HWCAP2) & kFsGsBase) return true;
-  const pid_t child = fork();
-  if (child == 0) {
-    signal(SIGILL, SIG_DFL);
-    const rlimit no_core{};
-    setrlimit(RLIMIT_CORE, &no_core);
-    uint64_t fs = 0, gs = 0;
-    asm volatile("rdfsbase %0; rdgsbase %1" : "=r"(fs), "=r"(gs));
-    _exit(0);
-  }
-  int status = 1;
-  return child > 0 && wait_for(child, status) && status == 0;
+  struct sigaction skip {};
+  struct sigaction before {};
+  skip.sa_sigaction = skip_refused;
+  skip.sa_flags = SA_SIGINFO;
+  sigset_t illegal, mask;
+  sigemptyset(&illegal);
+  sigaddset(&illegal, SIGILL);
+  sigaction(SIGILL, &skip, &before);
+  pthread_sigmask(SIG_UNBLOCK, &illegal, &mask);
+  uint64_t base = 0;
+  asm volatile("rdfsbase %0; rdgsbase %0" : "=r"(base));
+  pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+  sigaction(SIGILL, &before, nullptr);
+  return !refused;
+}
+
+// Signal handlers belong to all threads: it is tried once.
+bool can_read_bases() {
+  static const bool can = try_to_read_bases();
+  return can;
 }
 
 }  // namespace
