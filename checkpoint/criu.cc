@@ -32,6 +32,7 @@ struct Ran {
 
 struct Starting {
   char* const* arguments;  // the first is the program's path
+  char* const* environment;
   int output;
   bool lifted;  // it restores, with the limits that redrive has lifted
 };
@@ -64,18 +65,32 @@ int start(void* arg) {
     give_back_limits();
   }
   undo_own_settings();
-  execve(starting.arguments[0], starting.arguments, environ);
+  execve(starting.arguments[0], starting.arguments, starting.environment);
   _exit(kNotStarted);
 }
 
-// Runs a program, in the namespaces if there are any given.
+// What CRIU is to have in its environment; `setting` must outlive it.
+std::vector<char*> environment_with(std::string& setting) {
+  const std::string name = setting.substr(0, setting.find('=') + 1);
+  std::vector<char*> environment;
+  for (char** each = environ; *each; ++each) {
+    if (!std::string_view(*each).starts_with(name)) environment.push_back(*each);
+  }
+  environment.push_back(setting.data());
+  environment.push_back(nullptr);
+  return environment;
+}
+
+// Runs CRIU, in the namespaces if there are any given.
 Result<Ran> run(std::vector<std::string> words, const StubNamespaces* namespaces = nullptr) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
   const Fd from(ends[0]);
   Fd to(ends[1]);
   std::vector<char*> arguments = arguments_of(words);
-  Starting starting{arguments.data(), to.get(), namespaces != nullptr};
+  std::string setting = kCriuWithoutBreakpoints;
+  std::vector<char*> environment = environment_with(setting);
+  Starting starting{arguments.data(), environment.data(), to.get(), namespaces != nullptr};
   ASSIGN_OR_RETURN(const pid_t child,
                    namespaces ? namespaces->spawn(start, &starting) : StubNamespaces::spawn_outside(start, &starting));
   to = Fd();
@@ -121,11 +136,14 @@ std::string version_in(const std::string& output) {
 
 }  // namespace
 
-void become(std::vector<std::string> words) {
+void become_criu(std::vector<std::string> words) {
+  words.insert(words.begin(), "criu");
   const std::vector<char*> arguments = arguments_of(words);
+  std::string setting = kCriuWithoutBreakpoints;
+  const std::vector<char*> environment = environment_with(setting);
   give_back_limits();
   undo_own_settings();
-  execvp(arguments[0], arguments.data());
+  execvpe(arguments[0], arguments.data(), environment.data());
   _exit(kNotStarted);
 }
 

@@ -31,8 +31,12 @@ class Criu {
   std::string program_, version_;
 };
 
-// In a child that has been forked: becomes a program in PATH, without what redrive has changed for itself.
-[[noreturn]] void become(std::vector<std::string> words);
+// In a child that has been forked: becomes the criu in PATH, without what redrive has changed for itself.
+[[noreturn]] void become_criu(std::vector<std::string> words);
+
+// To be in CRIU's environment. CRIU sets breakpoints by debug registers, and waits for ever where these do not work, as
+// in some virtual machines; so it is to follow system calls in their place (FI_NO_BREAKPOINTS, its fault-injection.h).
+inline constexpr char kCriuWithoutBreakpoints[] = "CRIU_FAULT=130";
 
 // What is wrong, of the lines that CRIU has written: the first error that matters, without the place in CRIU's source.
 // Empty if there is none.

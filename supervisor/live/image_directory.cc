@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "base/text.h"
+#include "checkpoint/criu.h"
 #include "checkpoint/tiny_program.h"
 #include "supervisor/live/keeper.h"
 
@@ -149,7 +150,8 @@ Result<void> ImageDirectory::finish() {
       "# Restores the processes, with the standard streams of this command. Arguments are more options of criu.\n";
   for (const auto& [file, size] : sizes_)
     text += fmt::format("truncate -s {} {} || exit 1\n", size, shell_quoted(file));
-  text += fmt::format("exec criu restore --images-dir {} --manage-cgroups=ignore", shell_quoted(path_));
+  text += fmt::format("{} exec criu restore --images-dir {} --manage-cgroups=ignore", kCriuWithoutBreakpoints,
+                      shell_quoted(path_));
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     const std::string name = path_.substr(1) + "/" + kStreams[fd];
     text += fmt::format(" \\\n  --inherit-fd {}", shell_quoted(fmt::format("fd[{}]:{}", fd, name)));

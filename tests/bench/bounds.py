@@ -18,12 +18,17 @@ from redriving import REDRIVEN, check_report, Job, record  # noqa: E402
 
 PAGE = pathlib.Path(__file__).with_name("bounds.md")
 ONE_S = 900  # for each command
-BOUNDS = ("250ms", "500ms", "1s", "2s")
 # Name, processes and arguments: some seconds of CPU time each.
 OPEN_MPI = [("jacobi", 4, "600 1500 nocheck"), ("jacobi", 8, "600 1500 nocheck"), ("fft", 4, "512 40"), ("exchange", 8, "64 2000"),
             ("poisson", 4, "200 2"), ("det", 4, "600 8"), ("ring", 8, "300 20"), ("ring", 16, "150 20")]
 NODES = [("mesh", 4, "{n} 1200i"), ("tester", 6, "{n} 1500 10"), ("cg", 4, "4 500 150"), ("tn", 10, "600 40"),
          ("talkers", 6, "{n} 600 300000 64"), ("talkers", 12, "{n} 400 300000 64"), ("talkers", 32, "{n} 200 200000 64")]
+MORE_NODES = [("mesh", 8, "{n} 1200i"), ("mesh", 16, "{n} 600i"), ("tester", 12, "{n} 1500 10"), ("talkers", 20, "{n} 400 300000 64")]
+# The same, of some half a minute.
+LONG = [("mesh", 4, "{n} 16000i"), ("tester", 6, "{n} 20000 10"), ("cg", 4, "4 500 2500"), ("talkers", 6, "{n} 6000 300000 64"),
+        ("talkers", 12, "{n} 3000 300000 64")]
+RUNS = {"250ms": (*OPEN_MPI, *NODES, *MORE_NODES), "500ms": (*OPEN_MPI, *NODES, *MORE_NODES), "1s": (*OPEN_MPI, *NODES), "2s": (*OPEN_MPI, *NODES),
+        "10s": LONG}
 
 
 @dataclasses.dataclass
@@ -88,8 +93,10 @@ def main():
     chosen = parser.parse_args()
     options = Options(redrive=chosen.redrive, build=chosen.build)
     rows = []
-    for bound in BOUNDS[1:2] if chosen.quick else BOUNDS:
-        for name, processes, arguments in (*OPEN_MPI, *NODES):
+    for bound, programs in RUNS.items():
+        if chosen.quick and bound != "500ms":
+            continue
+        for name, processes, arguments in programs:
             if chosen.programs and name not in chosen.programs:
                 continue
             row = Row(name, processes, bound)

@@ -224,14 +224,30 @@ def without_tier(ctx):
     recording.expect(images=0, failures=2)
 
 
-@test("checkpoint_engines/broken")
-def broken(ctx):
-    """A CRIU that is asked for a dump and fails costs no checkpoint: redrive makes the image, and says why."""
+# A service that takes requests, and answers none. A child of it has them, as in CRIU.
+SILENT = """
+import os, signal, socket, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+place, status = (sys.argv[sys.argv.index(name) + 1] for name in ('--address', '--status-fd'))
+service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+service.bind(place)
+service.listen()
+os.write(int(status), bytes(1))
+while True:
+    asking, _ = service.accept()
+    if os.fork() == 0:
+        open(sys.argv[1], 'a').write(f'{os.getpid()}\\n')
+        signal.pause()
+"""
+
+
+def expect_own_images(ctx, service, error):
+    """redrive makes the images that a CRIU with such a service does not make, and says why."""
     path = path_with_criu(ctx)
     places = ctx.directory / "bin"
     places.mkdir()
     (places / "criu").write_text(f"""#!/bin/sh
-[ "$1" != service ] || exit 1
+[ "$1" != service ] || {service}
 PATH='{path}' exec criu "$@"
 """)
     (places / "criu").chmod(0o755)
@@ -241,9 +257,25 @@ PATH='{path}' exec criu "$@"
                           env={"PATH": f"{places}:{path}"})
     ctx.expect_status(outcome, 0)
     told = ctx.json("stats", ctx.trace)
-    right = told["criu_images"] == 0 and told["criu_failures"] >= 3 and told["criu_error"] == "criu does not run as a service"
+    right = told["criu_images"] == 0 and told["criu_failures"] >= 3 and told["criu_error"] == error
     ctx.expect(right, outcome, f"stats: {told['criu_images']}, {told['criu_failures']}, {told['criu_error']}")
     ctx.expect_status(ctx.redrive("replay", "--all", "--verify", ctx.trace, cwd="/"), 0)
+
+
+@test("checkpoint_engines/broken")
+def broken(ctx):
+    """A CRIU that is asked for a dump and fails costs no checkpoint."""
+    expect_own_images(ctx, "exit 1", "criu does not run as a service")
+
+
+@test("checkpoint_engines/silent", slow=True)
+def silent(ctx):
+    """Nor does one that does not get on with a dump, and nothing is left of it."""
+    code, asked = ctx.directory / "silent.py", ctx.directory / "asked"
+    code.write_text(SILENT)
+    expect_own_images(ctx, f"exec /usr/bin/python3 {code} {asked} \"$@\"", "criu wrote nothing for half a minute, and was killed")
+    left = [pid for pid in asked.read_text().split() if os.path.exists(f"/proc/{pid}")]
+    ctx.expect(not left, None, f"still there: {left}")
 
 
 @test("checkpoint_engines/chosen")

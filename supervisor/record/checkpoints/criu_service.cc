@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +71,24 @@ std::string error_in(const Fd& directory) {
   return error.empty() ? "criu has ended without an answer" : printable(error);
 }
 
+uint64_t blocks_in(const Fd& directory) {
+  struct statfs info {};
+  return fstatfs(directory.get(), &info) == 0 ? info.f_blocks - info.f_bfree : 0;
+}
+
+// Waits until there is something to receive. False if CRIU has written nothing for so long that nothing will come.
+bool wait_for_answer(const Fd& connection, const Fd& directory) {
+  constexpr int kLook_ms = 1000, kMostLooks = 30;
+  uint64_t written = 0;
+  for (int looks = 0; looks < kMostLooks; ++looks) {
+    pollfd answer{connection.get(), POLLIN, 0};
+    if (poll(&answer, 1, kLook_ms) > 0) return true;
+    const uint64_t now = blocks_in(directory);
+    if (std::exchange(written, now) != now) looks = 0;
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<CriuService> CriuService::start() {
@@ -78,7 +98,7 @@ Result<CriuService> CriuService::start() {
   const Fd ready(ends[0]);
   Fd tells(ends[1]);
   const std::string path = own_descriptor_path(place.get()) + kSocket;
-  std::vector<std::string> words{"criu", "service", "--address", path, "--status-fd", fmt::format("{}", tells.get())};
+  std::vector<std::string> words{"service", "--address", path, "--status-fd", fmt::format("{}", tells.get())};
   const pid_t pid = fork();
   if (pid < 0) return errno_error("cannot fork");
   if (pid == 0) {
@@ -87,7 +107,7 @@ Result<CriuService> CriuService::start() {
     const int nothing = open("/dev/null", O_RDWR);
     for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(nothing, standard);
     for (const int kept : {place.get(), tells.get()}) fcntl(kept, F_SETFD, 0);
-    become(std::move(words));
+    become_criu(std::move(words));
   }
   CriuService service(pid, std::move(place));
   tells = Fd();
@@ -99,11 +119,17 @@ Result<CriuService> CriuService::start() {
   return Error{"criu does not run as a service"};
 }
 
-Result<Fd> CriuService::dump(pid_t pid) const {
+Result<Fd> CriuService::dump(pid_t pid) {
+  if (pid_ < 0) return Error{"criu has ended"};
   ASSIGN_OR_RETURN(Fd directory, make_directory());
   ASSIGN_OR_RETURN(const Fd connection, connect_to(own_descriptor_path(place_.get()) + kSocket));
   const std::string request = request_of(pid, directory);
   if (send(connection.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return errno_error("cannot ask CRIU");
+  if (!wait_for_answer(connection, directory)) {
+    kill(-pid_, SIGKILL);  // it leads its group, in which its dumps are
+    end();
+    return Error{"criu wrote nothing for half a minute, and was killed"};
+  }
   char answer[4096];
   ssize_t size = 0;
   while ((size = recv(connection.get(), answer, sizeof answer, 0)) < 0 && errno == EINTR) {

@@ -20,8 +20,9 @@ class CriuService {
   ~CriuService() { end(); }
 
   // Dumps a process, which nobody traces; it goes on as it was. Returns the directory with its images, which is in
-  // memory, and gone when it is closed. The error is CRIU's first one.
-  Result<Fd> dump(pid_t pid) const;
+  // memory, and gone when it is closed. The error is CRIU's first one. A service that makes no progress is killed; it
+  // dumps nothing then.
+  Result<Fd> dump(pid_t pid);
   // Ends it. Returns the CPU time that it has used, in nanoseconds.
   uint64_t end();
 
