@@ -48,7 +48,8 @@ gate::Call call_of(const SyscallRow& row) {
   call.timeout = argument(row.timeout_arg);
   call.timeout_at = row.timeout_arg >= 0 && row.args[static_cast<size_t>(row.timeout_arg)].kind != ArgKind::val;
   call.timed_out = static_cast<int16_t>(-row.timed_out);
-  call.null = argument(row.mask_arg);
+  call.clear = argument(row.clear_arg);
+  call.clear_from = row.clear_from;
   call.refusal = row.refusal;
   call.test = row.test;
   call.changes_file = row.file_change != FileChange::none;

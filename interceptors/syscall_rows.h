@@ -175,7 +175,10 @@ struct Row : SyscallRow {
     return with([=](Row& row) { row.word_arg = word, row.expected_arg = expected; });
   }
   constexpr Row masks(int8_t arg) const {
-    return with([=](Row& row) { row.mask_arg = arg; });
+    return with([=](Row& row) { row.clear_arg = arg; });
+  }
+  constexpr Row served_if_clear(int8_t arg, uint8_t from) const {
+    return served().with([=](Row& row) { row.clear_arg = arg, row.clear_from = from; });
   }
   constexpr Row effect(FdEffect effect) const {
     return with([=](Row& row) { row.fd_effect = effect; });

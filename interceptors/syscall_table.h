@@ -168,7 +168,10 @@ struct SyscallRow {
   bool lock_word = false;    // argument 0 is a futex that the kernel locks or unlocks by writing the word
   int8_t word_arg = -1;      // a futex: the call does not sleep unless the word there equals expected_arg
   int8_t expected_arg = -1;
-  int8_t mask_arg = -1;  // signal mask while the call sleeps; the call is served only if it is null
+  // The call is served only if an argument's bits from this one on are clear: all of a signal mask's address; of
+  // wait4(2)'s options, those for children of all kinds.
+  int8_t clear_arg = -1;
+  uint8_t clear_from = 0;
   // Programs do not make this call if the kernel has mapped its vDSO (vdso(7)); if argument 0 is a clock, only for
   // these clocks. What programs forbid themselves by seccomp(2) does not apply to it.
   bool in_vdso = false;

@@ -819,7 +819,7 @@ bool serve_call(Slot& s) {
   if (!found) return false;
   const Call& call = *found;
   if (s.restricted[regs.rax / 64] >> regs.rax % 64 & 1) return false;
-  if (call.null != kNoArg && argument(regs, call.null)) return false;
+  if (call.clear != kNoArg && argument(regs, call.clear) >> call.clear_from) return false;
   if (call.loses != kNoArg && !may_lose(s, argument(regs, call.loses))) return false;
   if (call.changes_file && (changes_watched_file(s, call) || s.want_stop)) return false;
   uint16_t file = 0;

@@ -97,7 +97,7 @@ struct Call {
   uint8_t timeout = kNoArg;
   uint8_t changed = kNoArg;  // the argument that names the changed file: a descriptor, or with changes_path a path
   uint8_t truncate_flags = kNoArg;  // it changes the file only if these have O_TRUNC
-  uint8_t null = kNoArg;            // an argument that must be null: the signal mask while the call sleeps
+  uint8_t clear = kNoArg;           // an argument whose bits from clear_from on must be clear
   int16_t timed_out = 0;
   int16_t refusal = 0;  // positive errno of its answer, given without the kernel
   // For multiplexers: the argument with the command, which of its bits count, and the commands in the table.
@@ -105,6 +105,7 @@ struct Call {
   uint8_t commands = 0;
   uint16_t first_command = 0;
   uint32_t selector_mask = 0;
+  uint8_t clear_from = 0;
   uint8_t spans = 0;
   Span span[kMaxSpans];
 };

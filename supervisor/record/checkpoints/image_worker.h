@@ -51,6 +51,7 @@ struct ImageJob {
   struct Copy {
     uint32_t process = 0;  // of the state
     pid_t pid = -1;
+    pid_t number = -1;    // as its original sees it
     pid_t original = -1;  // whose child it is
     Memory memory;
     // If the process was attached to: which of its memory is known to be empty in the copy (madvise(2),

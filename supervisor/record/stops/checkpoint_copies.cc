@@ -7,6 +7,7 @@
 
 #include "supervisor/record/front/lifeline.h"
 #include "supervisor/record/stops/ends.h"
+#include "supervisor/record/stops/hidden_copies.h"
 #include "supervisor/record/tracees/thread_control.h"
 #include "supervisor/record/tracees/tracees.h"
 #include "supervisor/tier/registers.h"
@@ -23,8 +24,9 @@ void CheckpointCopies::end(pid_t copy) {
 bool CheckpointCopies::give(ImageJob& job, pid_t copy, const Thread& original) {
   if (copy < 0 || !ends_.wait_stop(copy)) return false;
   tracer_.set_option(copy, TraceeOption::killed_with_tracer);  // it must never run
-  auto& given =
-      job.copies.emplace_back(ImageJob::Copy{original.process->serial, copy, original.process->pid, {}, {}, {}});
+  Process& process = *original.process;
+  const pid_t number = process.copies.emplace_back(pid_in_own_namespace(copy));
+  auto& given = job.copies.emplace_back(ImageJob::Copy{process.serial, copy, number, process.pid, {}, {}, {}});
   if (auto memory = tracer_.open_memory(copy)) given.memory = std::move(*memory);
   return true;
 }
@@ -68,7 +70,7 @@ void CheckpointCopies::put_to_sleep(ImageJob::Copy& copy) {
 void CheckpointCopies::end(const ImageJob::Copy& copy) {
   if (!copy.pidfd) end(copy.pid);
   if (Thread* original = tracees_.find(copy.original)) {
-    original->process->copies_to_reap.push_back(copy.pid);
+    original->process->copies_to_reap.push_back(copy.number);
     ask_to_stop(*original);
   }
 }
@@ -116,9 +118,11 @@ Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct
 
 void CheckpointCopies::reap(Thread& thread) {
   const user_regs_struct entry = thread.entry;
-  const pid_t copy = thread.process->copies_to_reap.back();
-  thread.process->copies_to_reap.pop_back();
-  if (inject(thread, entry, SYS_wait4, {static_cast<uint64_t>(pid_in_own_namespace(copy)), 0, __WALL | WNOHANG, 0}))
+  Process& process = *thread.process;
+  const pid_t copy = process.copies_to_reap.back();
+  process.copies_to_reap.pop_back();
+  HiddenCopies::forget(process, copy);
+  if (inject(thread, entry, SYS_wait4, {static_cast<uint64_t>(copy), 0, __WALL | WNOHANG, 0}))
     control_.rewind(thread, entry);
 }
 

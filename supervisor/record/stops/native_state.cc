@@ -317,8 +317,7 @@ void NativeState::give_back(Process& process) {
   const auto threads = threads_of(process);
   for (const pid_t copy : std::exchange(process.copies_to_reap, {})) {
     if (threads.empty()) return;
-    const auto number = static_cast<uint64_t>(pid_in_own_namespace(copy));
-    if (!call(*threads.front(), SYS_wait4, {number, 0, __WALL | WNOHANG, 0})) return;
+    if (!call(*threads.front(), SYS_wait4, {static_cast<uint64_t>(copy), 0, __WALL | WNOHANG, 0})) return;
   }
 }
 

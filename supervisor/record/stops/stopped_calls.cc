@@ -16,6 +16,7 @@
 #include "supervisor/record/stops/confined_calls.h"
 #include "supervisor/record/stops/ends.h"
 #include "supervisor/record/stops/foreign_memory.h"
+#include "supervisor/record/stops/hidden_copies.h"
 #include "supervisor/record/stops/joiner.h"
 #include "supervisor/record/stops/layout_calls.h"
 #include "supervisor/record/stops/lock_calls.h"
@@ -147,6 +148,7 @@ void StoppedCalls::enter(Thread& thread) {
   const bool lets_others_run = !thread.call.changes_object && ((may_sleep && !alone(unit)) || slice_over);
   if (lets_others_run) thread.xstate = tracer_.get_xstate(thread.tid);
   woken_.enter(thread);
+  HiddenCopies::enter(thread);
   // A signal that waits until the thread makes progress ends its sleep.
   if (may_sleep) thread.turns.got_on();
   if (stops || may_sleep) signals_.raise_held(thread);
@@ -232,7 +234,7 @@ void StoppedCalls::leave(Thread& thread) {
   }
   // What rt_sigreturn leaves in rax is not its own result.
   if (thread.call.row->special == Special::none &&
-      (result = woken_.result(thread, result)) != static_cast<int64_t>(regs.rax)) {
+      (result = woken_.result(thread, HiddenCopies::result(thread, result))) != static_cast<int64_t>(regs.rax)) {
     regs.rax = static_cast<uint64_t>(result);
     control_.set_regs(thread, regs);
     // The kernel looks at the result only where it looks for signals, and others may have taken them.

@@ -82,7 +82,8 @@ struct Process {
   AddressRange vdso;                                // hidden from the program
   std::vector<PacketRing> packet_rings;             // in whose place it has memory of its own: no call is served
   std::vector<MemoryWrite> written;                 // by other processes or the kernel, since its last event
-  std::vector<pid_t> copies_to_reap;                // ended checkpoint copies, still zombies of this process
+  std::vector<pid_t> copies;                        // for checkpoints: children of it, by the numbers that it sees
+  std::vector<pid_t> copies_to_reap;                // those of them that have ended: zombies
   TakenSignals taken;                               // by its threads, if it has several
   std::set<pid_t> attached;                         // threads that it traces, and whose stop it has not waited for
   // If the process was attached to, or its parent was (NativeState):
@@ -91,6 +92,12 @@ struct Process {
 
   // What is mapped and patched in its memory; null: nothing.
   RecordedGate* tier() const { return gate ? gate.get() : inherited.get(); }
+};
+
+// A wait that finds copies, too (HiddenCopies).
+struct WaitForAll {
+  std::vector<MemoryWrite> before;  // what was where it writes
+  std::vector<pid_t> reaped;        // copies, since it began
 };
 
 // The call that a thread makes, or has made last.
@@ -107,6 +114,7 @@ struct CurrentCall {
   std::optional<tpacket_req> packet_ring;  // what it maps (PacketRings)
   std::optional<std::string> adapted;      // what the file is to hold that it opens (AdaptedFiles)
   TakenSignals taken_before;               // by the threads of the process, at its entry
+  std::optional<WaitForAll> wait_for_all;
 };
 
 struct Thread {
