@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -162,9 +161,10 @@ std::string first_criu_error(const std::string& log) {
 
 bool is_criu_new_enough(const std::string& version) {
   constexpr int kMajor = 4, kMinor = 1;
+  std::istringstream text(version);
   int major = 0, minor = 0;
-  return std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 &&
-         std::pair(major, minor) >= std::pair(kMajor, kMinor);
+  char dot = 0;
+  return text >> major >> dot >> minor && dot == '.' && std::pair(major, minor) >= std::pair(kMajor, kMinor);
 }
 
 Result<Criu> Criu::find(const std::string& what) {

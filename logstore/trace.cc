@@ -53,8 +53,11 @@ Result<void> Trace::State::open_volumes() {
     // What a unit that sleeps on and on keeps of an older one cannot be re-driven without what was removed since.
     if (volume && number > last + 1) volumes.clear();
     last = number;
-    if (volume) volumes.push_back(std::move(volume).value());
-    if (!volume && !passing) return volume.error();
+    if (volume) {
+      volumes.push_back(std::move(volume).value());
+    } else if (!passing) {
+      return volume.error();
+    }
   }
   if (volumes.empty()) return Error{files.directory + " is empty: the recorder was killed before it began"};
   return {};

@@ -71,7 +71,7 @@ Result<void> VolumeWriter::publish_images() {
   const Lock lock(images_mutex_);
   TRY(first_error_.outcome());
   if (finished_ || !images_.pending()) return {};
-  const auto publish = [&]() -> Result<void> {
+  const auto publish = [&]() REQUIRES(images_mutex_) -> Result<void> {
     const UnsyncedFiles::Taken synced = unsynced_.take();
     TRY(images_.publish(synced.paths));
     for (const auto& of : synced.payloads) journal_.add(of);

@@ -67,7 +67,7 @@ Result<Measured> measure(size_t bytes) {
   rusage used{};
   while (wait4(sleeper, nullptr, 0, &used) < 0 && errno == EINTR) {
   }
-  TRY(dumped);
+  if (!dumped) return dumped.error();
   const auto seconds = [](const timeval& time) {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
   };

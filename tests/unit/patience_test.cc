@@ -81,3 +81,36 @@ TEST_CASE("a late checkpoint is never given up") {
   patience.look(Due::at_once, kStart, true);
   CHECK_FALSE(patience.look(Due::at_once, kStart + 5000 * kMs, true).gave_up);
 }
+
+TEST_CASE("where stops take most of the time they come less often, and as often as before where they do not") {
+  Patience patience;
+  Patience::Used used;
+  const auto stopped = [&](uint64_t cpu_ns, uint64_t faults_ns, uint64_t pause_ns) {
+    used.cpu_ns += cpu_ns, used.faults_ns += faults_ns;
+    patience.stopped(used, pause_ns);
+    patience.reset();
+    patience.look(Due::soon, used.cpu_ns, true);
+    uint64_t waited_ns = 0;
+    while (!patience.look(Due::soon, used.cpu_ns + waited_ns, true).interrupt) waited_ns += kMs;
+    patience.reset();
+    return waited_ns / kMs;
+  };
+  stopped(kStart, 0, 0);
+  CHECK(stopped(20 * kMs, 9 * kMs, kMs) == 10);
+  CHECK(stopped(20 * kMs, 15 * kMs, 0) == 20);
+  CHECK(stopped(20 * kMs, 0, 30 * kMs) == 40);
+  CHECK(stopped(20 * kMs, 6 * kMs, 0) == 40);
+  for (int i = 0; i < 10; ++i) stopped(20 * kMs, 20 * kMs, 0);
+  CHECK(stopped(20 * kMs, 20 * kMs, 0) == 640);
+  CHECK(stopped(20 * kMs, kMs, kMs) == 320);
+  for (int i = 0; i < 10; ++i) stopped(20 * kMs, 0, 0);
+  CHECK(stopped(20 * kMs, 0, 0) == 10);
+}
+
+TEST_CASE("a unit of which a process has ended is not taken for one that uses less than nothing") {
+  Patience patience;
+  patience.stopped({100 * kMs, 40 * kMs}, kMs);
+  patience.stopped({40 * kMs, 10 * kMs}, kMs);
+  CHECK_FALSE(interrupts(patience, Due::soon, 0));
+  CHECK(interrupts(patience, Due::soon, 10 * kMs));
+}

@@ -7,6 +7,7 @@
 #include "interceptors/instruction_kind.h"
 #include "supervisor/record/checkpoints/intervals.h"
 #include "supervisor/record/checkpoints/state_capture.h"
+#include "supervisor/record/kernel/page_faults.h"
 #include "supervisor/record/stops/checkpoint_copies.h"
 #include "supervisor/record/stops/checkpointer.h"
 #include "supervisor/record/stops/ends.h"
@@ -86,6 +87,7 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
   add_preemption(thread, regs, signal || others ? Preempted::turn : Preempted::checkpoint);
   thread.turns.got_on();
   checkpointer_.add_image(unit, std::move(*captured));
+  if (signal || others) note_cost(unit, tracer_.now() - stopped_at);
   unit.patience.reset();
   thread.entry = regs;
   // Others have waited longer than a signal that is held, and more signals may come at once.
@@ -96,6 +98,12 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
     go_on(thread, signal);
   }
   return true;
+}
+
+void Preempter::note_cost(Unit& unit, Clock::duration pause) {
+  Patience::Used used{unit.clock.cpu_ns()};
+  for (const auto& process : unit.processes) used.faults_ns += page_faults_ns(process->pid);
+  unit.patience.stopped(used, static_cast<uint64_t>(pause.count()));
 }
 
 void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempted why) {

@@ -59,6 +59,7 @@ class Preempter {
 
  private:
   bool has_pending_signal(pid_t tid);
+  void note_cost(Unit& unit, Clock::duration pause);
   bool settle(Thread& thread, user_regs_struct& regs, bool& handled);
 
   Tracer& tracer_;
