@@ -14,6 +14,7 @@
 #include "supervisor/record/settings/triggers.h"
 #include "supervisor/record/stops/births.h"
 #include "supervisor/record/stops/foreign_memory.h"
+#include "supervisor/record/stops/hidden_copies.h"
 #include "supervisor/record/stops/layout_calls.h"
 #include "supervisor/record/stops/object_sharing.h"
 #include "supervisor/record/stops/woken_calls.h"
@@ -122,6 +123,7 @@ Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& mem
   if (result == -EFAULT) keep_writable(thread);
   write_outputs(thread, memory, event);
   woken_.leave(thread, event);
+  HiddenCopies::leave(thread, event);
   receive(thread, result, memory, event);
   return event;
 }

@@ -59,15 +59,23 @@ void HiddenCopies::enter(Thread& thread) {
 }
 
 int64_t HiddenCopies::result(Thread& thread, int64_t result) {
-  const auto wait = std::exchange(thread.call.wait_for_all, {});
+  auto& wait = thread.call.wait_for_all;
   if (!wait) return result;
   Process& process = *thread.process;
   const pid_t found = found_by(thread, *form_of(*thread.call.row), result);
-  if (found <= 0 || !(contains(process.copies, found) || contains(wait->reaped, found))) return result;
+  if (found <= 0 || !(contains(process.copies, found) || contains(wait->reaped, found))) {
+    wait.reset();
+    return result;
+  }
   for (const MemoryWrite& write : wait->before) {
     process.memory.write(write.address, write.data.data(), write.data.size());
   }
   return kErestartNoInterrupt;
+}
+
+void HiddenCopies::leave(Thread& thread, Event& event) {
+  const auto wait = std::exchange(thread.call.wait_for_all, {});
+  if (wait) event.writes.insert(event.writes.end(), wait->before.begin(), wait->before.end());
 }
 
 void HiddenCopies::forget(Process& process, pid_t copy) {

@@ -13,6 +13,9 @@ class HiddenCopies {
   static void enter(Thread& thread);
   // What the call has returned, or what has the kernel make it again.
   static int64_t result(Thread& thread, int64_t result);
+  // Notes in the event of a call that is made again what is where it had written: an image may have been taken
+  // meanwhile.
+  static void leave(Thread& thread, Event& event);
   // A copy of the process is about to be reaped. A thread may have found it already.
   static void forget(Process& process, pid_t copy);
 };
