@@ -444,13 +444,13 @@ void rt_sigprocmask(const FinishedCall& call) {
     mask.clear();
     MaskChange known;
     known.known = before;
-    mask.push_back(std::move(known));
+    mask.push_back(known);
   }
   if (!call.event.args[1]) return;
   if (as_int(call.event.args[0]) == SIG_SETMASK) mask.clear();
   MaskChange change;
   change.call = call.past;
-  mask.push_back(std::move(change));
+  mask.push_back(change);
 }
 
 void sigaltstack(const FinishedCall& call) {

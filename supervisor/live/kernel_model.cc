@@ -309,7 +309,7 @@ void KernelModel::deliver(UnitId unit, const Event& signal) {
   change.handled = signal.number;
   const auto action = process.actions.find(signal.number);
   if (action != process.actions.end()) change.action = action->second.call;
-  thread.mask.push_back(std::move(change));
+  thread.mask.push_back(change);
 }
 
 }  // namespace redrive

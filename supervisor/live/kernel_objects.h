@@ -118,7 +118,7 @@ class PendingSignals {
  public:
   void add(PendingSignal signal) {
     constexpr int kFirstRealTime = 32;
-    if (signal.number >= kFirstRealTime || find(signal.number) == all_.end()) all_.push_back(std::move(signal));
+    if (signal.number >= kFirstRealTime || find(signal.number) == all_.end()) all_.push_back(signal);
   }
   bool take(int number) {  // false: none is pending
     const auto found = find(number);

@@ -162,7 +162,7 @@ Result<void> ObjectMaker::make_all() {
   for (ObjectNumber number = 0; number < objects.size(); ++number) {
     const LiveObject& object = objects[number];
     if (!object.needed || !is_open_to_all(object) || object.peer_address.empty()) continue;
-    connect(made_[number], address_of(object.peer_address), size_of(object.peer_address));
+    static_cast<void>(connect(made_[number], address_of(object.peer_address), size_of(object.peer_address)));
   }
   for (ObjectNumber number = 0; number < objects.size(); ++number) {
     if (objects[number].needed) TRY(fill(number));
@@ -419,7 +419,7 @@ Result<void> ObjectMaker::fill(ObjectNumber number) {
                                  : ::socket(object.domain, object.type | SOCK_CLOEXEC, object.protocol);
     const auto given = give(number, message, from);
     if (!object.peer && !sender) ::close(from);
-    TRY(given);
+    if (!given) return given.error();
   }
   for (const LiveMessage& message : object.sent_ahead) TRY(give(number, message, made_[number]));
   return {};
