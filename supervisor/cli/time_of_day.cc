@@ -67,11 +67,12 @@ bool parse_zone(std::string_view text, std::optional<int64_t>& zone_s) {
     zone_s = 0;
     return true;
   }
-  int hours = 0, minutes = 0, length = 0;
-  const std::string copy(text.substr(1));
-  const bool two = std::sscanf(copy.c_str(), "%2d:%2d%n", &hours, &minutes, &length) == 2;
-  if ((text[0] != '+' && text[0] != '-') || !two || static_cast<size_t>(length) != copy.size()) return false;
-  zone_s = (text[0] == '-' ? -1 : 1) * (hours * 3600 + minutes * 60);
+  constexpr size_t kLongest = std::string_view("+01:00").size();
+  const size_t colon = text.find(':');
+  if ((text[0] != '+' && text[0] != '-') || colon == std::string_view::npos || text.size() > kLongest) return false;
+  const auto hours = parse_number(text.substr(1, colon - 1)), minutes = parse_number(text.substr(colon + 1));
+  if (!hours || !minutes || *hours > 99 || *minutes > 99) return false;
+  zone_s = (text[0] == '-' ? -1 : 1) * static_cast<int64_t>(*hours * 3600 + *minutes * 60);
   return true;
 }
 
