@@ -150,7 +150,7 @@ service: all ## measure what recording a service costs that systemd has started 
 engines: all ## measure what checkpoints cost, made by redrive itself and by CRIU
 	$(RUN) python3 tests/bench/engines.py
 
-bounds: all ## measure whether replays keep their bound, and write tests/bench/bounds.md (half an hour)
+bounds: all ## measure whether replays keep their bound, and write tests/bench/bounds.md (an hour)
 	scripts/deps.sh --bench
 	$(RUN) python3 tests/bench/bounds.py
 

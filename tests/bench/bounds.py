@@ -25,7 +25,7 @@ NODES = [("mesh", 4, "{n} 1200i"), ("tester", 6, "{n} 1500 10"), ("cg", 4, "4 50
          ("talkers", 6, "{n} 600 300000 64"), ("talkers", 12, "{n} 400 300000 64"), ("talkers", 32, "{n} 200 200000 64")]
 MORE_NODES = [("mesh", 8, "{n} 1200i"), ("mesh", 16, "{n} 600i"), ("tester", 12, "{n} 1500 10"), ("talkers", 20, "{n} 400 300000 64")]
 # The same, of some half a minute.
-LONG = [("mesh", 4, "{n} 16000i"), ("tester", 6, "{n} 20000 10"), ("cg", 4, "4 500 2500"), ("talkers", 6, "{n} 6000 300000 64"),
+LONG = [("mesh", 4, "{n} 16000i"), ("tester", 6, "{n} 1500 250"), ("cg", 4, "4 500 2500"), ("talkers", 6, "{n} 6000 300000 64"),
         ("talkers", 12, "{n} 3000 300000 64")]
 RUNS = {"250ms": (*OPEN_MPI, *NODES, *MORE_NODES), "500ms": (*OPEN_MPI, *NODES, *MORE_NODES), "1s": (*OPEN_MPI, *NODES), "2s": (*OPEN_MPI, *NODES),
         "10s": LONG}
