@@ -348,9 +348,11 @@ def soak(ctx, seconds, keep_s, snapshots):
         for name, command in commands.items():
             s.expect("root", "start", "--output", work / f"{name}.log", name, "-o", ctx.traces / name, "--keep", f"{keep_s}s", "--bound", "2s", "--", *command)
         ctx.wait_until("redis answers", lambda: ctx.run("redis-cli", "-p", redis_port, "ping").stdout == "PONG\n")
+        page = f"http://127.0.0.1:{nginx_port}/page"
+        ctx.wait_until("nginx answers", lambda: ctx.run("curl", "-sf", page).status == 0)
         load = f"redis-benchmark -p {redis_port} -c 5 -n 2000 -r 1000 -t set,get -q"
         clients = [ctx.start("sh", "-c", f"while sleep 0.2; do {load} || echo failed >&2; done")]
-        fetch = f"while sleep 0.05; do curl -sf http://127.0.0.1:{nginx_port}/page || echo failed >&2; done"
+        fetch = f"while sleep 0.05; do curl -sf {page} || echo failed >&2; done"
         clients.append(ctx.start("sh", "-c", fetch))
         seen = {name: [] for name in commands}
         snapshot_times = [seconds * (i + 1) / (snapshots + 1) for i in range(snapshots)]
