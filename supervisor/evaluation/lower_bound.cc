@@ -8,13 +8,13 @@
 #include "supervisor/evaluation/lower_bound.h"
 
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
 
+#include "base/thread_clock.h"
 #include "supervisor/evaluation/excess.h"
 #include "supervisor/evaluation/linear_program.h"
 
@@ -29,11 +29,7 @@ constexpr double kNearly = 0.99;
 // In a round, paths are searched so often, each time without receives of those that were found.
 constexpr int kSearches = 12;
 
-double cpu_time_s() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
+double cpu_time_s() { return static_cast<double>(thread_cpu_ns()) * 1e-9; }
 
 // What is kept is a whole number. A double's rounding is not to raise it.
 uint64_t whole(double bound) { return static_cast<uint64_t>(std::ceil(std::max(bound * (1 - 1e-9) - 1e-6, 0.0))); }

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 
+#include "base/thread_clock.h"
 #include "supervisor/replay/pending_outputs.h"
 #include "supervisor/replay/probe.h"
 #include "supervisor/replay/verify.h"
@@ -37,11 +37,7 @@ class Passes {
 
  private:
   // CPU time of the process and of this thread, which runs it.
-  uint64_t used_ns() const {
-    timespec own{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own);
-    return stub_.cpu_time_ns() + static_cast<uint64_t>(own.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(own.tv_nsec);
-  }
+  uint64_t used_ns() const { return stub_.cpu_time_ns() + thread_cpu_ns(); }
 
   const Stub& stub_;
   const uint64_t began_ns_ = used_ns();

@@ -210,10 +210,10 @@ TEST_CASE("one process is waited for with wait_for() only") {
 TEST_CASE("the recorder traces, waits and reads the time through its tracer only") {
   // These are not part of the recorder's tracing: the tracer itself; the front and the guard, one of which is the
   // recorder's parent and waits for it; the timer behind Tracer::wake_within(); threads beside the recorder, which take
-  // their own time, or wait for it; CRIU, and what it dumps to be measured; what a page fault of redrive itself takes.
+  // their own time, or wait for it; CRIU, and what it dumps to be measured.
   const std::set<std::string> others{"ptrace_tracer.cc", "front.cc",           "guard.cc",       "interrupts.cc",
                                      "image_worker.cc",  "outside_writers.cc", "event_clock.cc", "requests.cc",
-                                     "criu_service.cc",  "criu_cost.cc",       "page_faults.cc"};
+                                     "criu_service.cc",  "criu_cost.cc"};
   for_each_source(kRecord, [&](const fs::path& path) {
     if (others.contains(path.filename().string())) return;
     std::ifstream file(path);

@@ -1,7 +1,6 @@
 #include "supervisor/record/kernel/page_faults.h"
 
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include "base/fd.h"
 #include "base/page.h"
 #include "base/procfs.h"
+#include "base/thread_clock.h"
 
 namespace redrive {
 namespace {
@@ -24,14 +24,9 @@ uint64_t measure_fault_ns() {
   if (mapped == MAP_FAILED) return kUsual_ns;
   auto* const pages = static_cast<volatile uint8_t*>(mapped);
   for (size_t at = 0; at < kSize; at += kPageSize) static_cast<void>(pages[at]);  // what is read is shared
-  const auto used_ns = [] {
-    timespec now{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-  };
-  const uint64_t before = used_ns();
+  const uint64_t before = thread_cpu_ns();
   for (size_t at = 0; at < kSize; at += kPageSize) pages[at] = 1;
-  const uint64_t took = used_ns() - before;
+  const uint64_t took = thread_cpu_ns() - before;
   munmap(mapped, kSize);
   return std::max<uint64_t>(took / kPages, 1);
 }
