@@ -68,14 +68,14 @@ int start(void* arg) {
   _exit(kNotStarted);
 }
 
-// What CRIU is to have in its environment; `setting` must outlive it.
-std::vector<char*> environment_with(std::string& setting) {
-  const std::string name = setting.substr(0, setting.find('=') + 1);
+std::vector<char*> criu_environment() {
+  constexpr std::string_view kSetting = kCriuWithoutBreakpoints;
+  constexpr std::string_view kName = kSetting.substr(0, kSetting.find('=') + 1);
   std::vector<char*> environment;
   for (char** each = environ; *each; ++each) {
-    if (!std::string_view(*each).starts_with(name)) environment.push_back(*each);
+    if (!std::string_view(*each).starts_with(kName)) environment.push_back(*each);
   }
-  environment.push_back(setting.data());
+  environment.push_back(const_cast<char*>(kCriuWithoutBreakpoints));  // as execve(2) takes it
   environment.push_back(nullptr);
   return environment;
 }
@@ -87,8 +87,7 @@ Result<Ran> run(std::vector<std::string> words, const StubNamespaces* namespaces
   const Fd from(ends[0]);
   Fd to(ends[1]);
   std::vector<char*> arguments = arguments_of(words);
-  std::string setting = kCriuWithoutBreakpoints;
-  std::vector<char*> environment = environment_with(setting);
+  std::vector<char*> environment = criu_environment();
   Starting starting{arguments.data(), environment.data(), to.get(), namespaces != nullptr};
   ASSIGN_OR_RETURN(const pid_t child,
                    namespaces ? namespaces->spawn(start, &starting) : StubNamespaces::spawn_outside(start, &starting));
@@ -138,8 +137,7 @@ std::string version_in(const std::string& output) {
 void become_criu(std::vector<std::string> words) {
   words.insert(words.begin(), "criu");
   const std::vector<char*> arguments = arguments_of(words);
-  std::string setting = kCriuWithoutBreakpoints;
-  const std::vector<char*> environment = environment_with(setting);
+  const std::vector<char*> environment = criu_environment();
   give_back_limits();
   undo_own_settings();
   execvpe(arguments[0], arguments.data(), environment.data());
