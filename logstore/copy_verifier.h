@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/mutex.h"
 #include "base/result.h"
@@ -19,10 +20,15 @@ class CopyVerifier {
   using Verify = std::function<Result<void>(const FileRecord&)>;
   explicit CopyVerifier(Verify verify) : verify_(std::move(verify)) {}
 
+  bool has(const FileRecord& file) const {
+    const Lock lock(mutex_);
+    return used_.contains({file.copy, file.size});
+  }
+
   // A copy that is used from now on. It is verified once, on another thread.
   void add(const FileRecord& file) {
     const Lock lock(mutex_);
-    if (!used_.insert(file.copy).second) return;
+    if (!used_.insert({file.copy, file.size}).second) return;
     if (!worker_) worker_.emplace(kMostWaiting, [this](const FileRecord& copy) { verify(copy); });
     worker_->add(file);
   }
@@ -49,8 +55,9 @@ class CopyVerifier {
   }
 
   const Verify verify_;
-  Mutex mutex_, damage_mutex_;
-  std::set<std::string> used_ GUARDED_BY(mutex_);
+  mutable Mutex mutex_;
+  Mutex damage_mutex_;
+  std::set<std::pair<std::string, uint64_t>> used_ GUARDED_BY(mutex_);  // names and sizes
   std::optional<Error> damage_ GUARDED_BY(damage_mutex_);
   std::optional<WriteBehind<FileRecord>> worker_ GUARDED_BY(mutex_);  // the last member: its thread uses the others
 };

@@ -283,24 +283,29 @@ const RecordHeader* RecordFile::find(uint64_t item) const {
   return item - record.first_item < record.items ? &record : nullptr;
 }
 
+// The first bytes of a buffer, whatever they are. A new buffer is cheaper than a copy of what is not needed.
+static std::span<uint8_t> first_of(Bytes& buffer, size_t size) {
+  if (buffer.size() < size) buffer = Bytes(size);
+  return std::span(buffer).first(size);
+}
+
 Result<std::span<const uint8_t>> RecordFile::unpacked(const RecordHeader& record, std::span<const uint8_t> stored,
                                                       Unpacker& unpacker) const {
   if (stored.size() < record.length) return damage(path_, record.offset, "file ends inside a record");
   if (hash64(stored) != record.checksum) return damage(path_, record.offset, "record does not match its checksum");
   if (!record.packed) return stored;
-  Bytes& raw = unpacker.raw_;
   if (!unpacker.context_) unpacker.context_.reset(ZSTD_createDCtx());
   if (!unpacker.context_) no_memory();
-  raw.resize(record.raw_length);
+  const std::span<uint8_t> raw = first_of(unpacker.raw_, record.raw_length);
   const size_t n = ZSTD_decompressDCtx(unpacker.context_.get(), raw.data(), raw.size(), stored.data(), stored.size());
   if (ZSTD_isError(n) || n != raw.size()) return damage(path_, record.offset, "record cannot be unpacked");
   return std::span<const uint8_t>(raw);
 }
 
 Result<std::span<const uint8_t>> RecordFile::payload(const RecordHeader& record, Unpacker& unpacker) const {
-  unpacker.stored_.resize(record.length);
-  ASSIGN_OR_RETURN(const size_t n, file_->read(record.offset + kRecordHeaderSize, unpacker.stored_));
-  return unpacked(record, std::span(unpacker.stored_).first(n), unpacker);
+  const std::span<uint8_t> stored = first_of(unpacker.stored_, record.length);
+  ASSIGN_OR_RETURN(const size_t n, file_->read(record.offset + kRecordHeaderSize, stored));
+  return unpacked(record, stored.first(n), unpacker);
 }
 
 Result<void> RecordFile::for_each_payload(
@@ -316,7 +321,7 @@ Result<void> RecordFile::for_each_payload(
 }
 
 Result<Bytes> RecordFile::payload(const RecordHeader& record) const {
-  Unpacker unpacker;
+  Unpacker unpacker;  // which is new: its buffers are as large as the record
   TRY(payload(record, unpacker));
   return std::move(record.packed ? unpacker.raw_ : unpacker.stored_);
 }

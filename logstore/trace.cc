@@ -419,7 +419,9 @@ Result<std::string> Trace::file_path(uint64_t file) const {
   if (it == state_->file_records.end()) return Error{fmt::format("no file {} in {}", file, directory())};
   const FileRecord& record = it->second;
   const std::string path = state_->files.copy(record.copy);
-  TRY(open_plain(storage(), path, record.size));  // so it is a regular file of the trace, and can be opened again
+  // A process maps some files many times. What could be opened before can be opened again.
+  if (state_->used_copies.has(record)) return path;
+  TRY(open_plain(storage(), path, record.size));  // so it is a regular file of the trace
   state_->used_copies.add(record);
   return path;
 }

@@ -164,6 +164,17 @@ TEST_CASE("a copy that is damaged is found while it is used") {
   CHECK_FALSE(used_copies_are_good(**trace));
 }
 
+TEST_CASE("a copy that was cut is refused as often as it is asked for") {
+  MemoryStorage storage;
+  make_sample(storage);
+  const std::string path = opened(storage)->file_path(1).value();
+  storage.bytes(path).pop_back();
+  const auto trace = opened(storage);
+  for (int times = 0; times < 2; ++times) CHECK(trace->file_path(1).error().status == Status::damaged);
+  storage.bytes(path).push_back(0);
+  for (int times = 0; times < 2; ++times) CHECK_EQ(trace->file_path(1).value(), path);
+}
+
 TEST_CASE("events are found from any place, in any order, by several threads") {
   MemoryStorage storage;
   make_sample(storage);
