@@ -26,12 +26,14 @@ void fields(Direction& io, C& c, uint64_t& fingerprint) {
   io.added(c.pace.start_s);
   io.added(c.slowest.clock_error_s);
   for (auto& replay : c.over) io.added(replay.clock_error_s);
+  io.added(c.pace.begin_s);
 }
 
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
 bool is_plausible(const Pace& pace) {
-  return is_time(pace.times) && is_time(pace.least) && is_time(pace.most) && is_time(pace.start_s);
+  return is_time(pace.times) && is_time(pace.least) && is_time(pace.most) && is_time(pace.start_s) &&
+         is_time(pace.begin_s);
 }
 
 bool is_plausible(const PredictedReplay& replay) {

@@ -22,13 +22,16 @@ struct PredictedReplay {
   bool operator==(const PredictedReplay&) const = default;
 };
 
-// How long replays take on a host: so many times what the trace's times predict, and something for each interval.
+// How long replays take on a host: so many times what the trace's times predict, something for each interval, and
+// something for each replay.
 struct Pace {
-  // The most that one of the `measured` replays took, but at least 1: what makes one fast need not make others fast.
+  // The most that one of the `measured` replays took, and something for how much they differ; but at least 1: what makes
+  // one fast need not make others fast.
   double times = 1;
   double least = 1, most = 1;
   uint32_t measured = 0;
   double start_s = 0;  // to start an interval, in addition to restoring its memory
+  double begin_s = 0;  // of every replay, however little it executes
   bool operator==(const Pace&) const = default;
 };
 

@@ -1,24 +1,32 @@
 #include "logstore/payload_file.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace redrive {
 namespace {
 
 constexpr int kPayloadLevel = 1;
+constexpr size_t kMostKept = 8;             // records
+constexpr uint64_t kLargestKept = 1 << 20;  // bytes of a record with which others are kept
 
 }  // namespace
 
 void PayloadFileWriter::add(EventIndex event, std::span<const uint8_t> payload) {
-  pending_.u(event);
-  pending_.bytes(payload);
-  ++pending_items_;
+  places_.u(event);
+  places_.u(payload.size());
+  bytes_.insert(bytes_.end(), payload.begin(), payload.end());
+  ++items_;
 }
 
 Result<void> PayloadFileWriter::write(Compressor& compressor) {
-  if (pending_items_ == 0) return {};
-  writer_.add(RecordType::payloads, pending_.data(), std::exchange(pending_items_, 0), &compressor);
-  pending_.clear();
+  if (items_ == 0) return {};
+  writer_.add(RecordType::payload_places, places_.data(), items_, &compressor);
+  writer_.add(RecordType::payload_bytes, bytes_, items_, &compressor);
+  places_.clear();
+  bytes_.clear();
+  items_ = 0;
   return writer_.write();
 }
 
@@ -70,36 +78,73 @@ Result<std::unique_ptr<PayloadFile>> PayloadFile::open(Storage& storage, const s
 
 Result<void> PayloadFile::list() {
   Unpacker unpacker;
-  for (const auto& record : file_->records()) {
-    if (record.type != RecordType::payloads) return damage(file_->path(), record.offset, "not a record of payloads");
-    ASSIGN_OR_RETURN(const auto payload, file_->payload(record, unpacker));
-    Decoder in(payload);
-    for (uint32_t i = 0; i < record.items; ++i) {
-      const EventIndex event = in.u();
-      const auto bytes = in.bytes();
-      if (!in.ok()) return damage(file_->path(), record.offset, "payloads cannot be decoded");
-      places_[event] = {&record, in.position() - bytes.size(), bytes.size()};
+  const auto& records = file_->records();
+  for (auto record = records.begin(); record != records.end(); ++record) {
+    if (record->type == RecordType::payloads) {
+      TRY(list_old(*record, unpacker));
+      continue;
     }
-    if (!in.at_end()) return damage(file_->path(), record.offset, "payloads cannot be decoded");
+    const auto bytes = std::next(record);
+    if (record->type != RecordType::payload_places || bytes == records.end() ||
+        bytes->type != RecordType::payload_bytes || bytes->items != record->items) {
+      return damage(file_->path(), record->offset, "not a record of payloads");
+    }
+    TRY(list(*record, *bytes, unpacker));
+    record = bytes;
   }
+  std::ranges::stable_sort(places_, {}, &Place::event);
   return {};
 }
 
-Result<bool> PayloadFile::fill(EventIndex index, Event& event) const {
-  const auto found = places_.find(index);
-  if (found == places_.end() || !event.receive) return false;
-  const auto [record, offset, length] = found->second;
-  std::shared_ptr<const Bytes> contents;
-  {
-    const Lock lock(mutex_);
-    if (last_ != record) {
-      ASSIGN_OR_RETURN(Bytes payload, file_->payload(*record));
-      contents_ = std::make_shared<const Bytes>(std::move(payload));
-      last_ = record;
-    }
-    contents = contents_;
+// Only what is needed of the bytes is unpacked, later: there may be many more of them than a replay needs.
+Result<void> PayloadFile::list(const RecordHeader& places, const RecordHeader& bytes, Unpacker& unpacker) {
+  ASSIGN_OR_RETURN(const auto listed, file_->payload(places, unpacker));
+  Decoder in(listed);
+  uint64_t offset = 0;
+  for (uint32_t i = 0; i < places.items && in.ok(); ++i) {
+    const EventIndex event = in.u();
+    const uint64_t length = in.u();
+    if (length > bytes.raw_length - offset) return damage(file_->path(), bytes.offset, "payloads are missing");
+    places_.push_back({event, &bytes, offset, length});
+    offset += length;
   }
-  auto rest = std::span(*contents).subspan(offset, length);
+  if (!in.ok() || !in.at_end()) return damage(file_->path(), places.offset, "payloads cannot be decoded");
+  return {};
+}
+
+Result<void> PayloadFile::list_old(const RecordHeader& record, Unpacker& unpacker) {
+  ASSIGN_OR_RETURN(const auto payload, file_->payload(record, unpacker));
+  Decoder in(payload);
+  for (uint32_t i = 0; i < record.items && in.ok(); ++i) {
+    const EventIndex event = in.u();
+    const auto bytes = in.bytes();
+    places_.push_back({event, &record, in.position() - bytes.size(), bytes.size()});
+  }
+  if (!in.ok() || !in.at_end()) return damage(file_->path(), record.offset, "payloads cannot be decoded");
+  return {};
+}
+
+Result<PayloadFile::Contents> PayloadFile::contents_of(const RecordHeader& record) const {
+  const Lock lock(mutex_);
+  auto found = std::ranges::find(read_, &record, [](const auto& each) { return each.first; });
+  if (found == read_.end()) {
+    ASSIGN_OR_RETURN(Bytes payload, file_->payload(record));
+    const uint64_t size = payload.size();
+    if (size > kLargestKept) read_.clear();
+    if (read_.size() == kMostKept) read_.pop_back();
+    found = read_.emplace(read_.end(), &record, std::make_shared<const Bytes>(std::move(payload)));
+  }
+  std::rotate(read_.begin(), found, std::next(found));
+  return read_.front().second;
+}
+
+Result<bool> PayloadFile::fill(EventIndex index, Event& event) const {
+  const auto after = std::ranges::upper_bound(places_, index, {}, &Place::event);
+  if (after == places_.begin() || std::prev(after)->event != index || !event.receive) return false;
+  const Place& place = *std::prev(after);
+  const RecordHeader* const record = place.record;
+  ASSIGN_OR_RETURN(const Contents contents, contents_of(*record));
+  auto rest = std::span(*contents).subspan(place.offset, place.length);
   for (auto& write : event.writes) {
     if (!write.from_message()) continue;
     if (write.length > rest.size()) return damage(file_->path(), record->offset, "a payload is too short");

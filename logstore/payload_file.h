@@ -4,6 +4,8 @@
 
 #include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "logstore/event.h"
@@ -20,7 +22,7 @@ class PayloadFileWriter {
   // Continues after what was published before.
   Result<void> resume(uint64_t size, uint64_t items) { return writer_.resume(size, items); }
   void add(EventIndex event, std::span<const uint8_t> payload);
-  size_t buffered() const { return pending_.size(); }  // bytes
+  size_t buffered() const { return places_.size() + bytes_.size(); }  // bytes
   Result<void> write(Compressor& compressor);
   const std::string& path() const { return writer_.path(); }
   uint64_t written() const { return writer_.written(); }
@@ -29,8 +31,9 @@ class PayloadFileWriter {
 
  private:
   RecordWriter writer_;
-  Encoder pending_;
-  uint32_t pending_items_ = 0;
+  Encoder places_;
+  Bytes bytes_;
+  uint32_t items_ = 0;
 };
 
 // The payload files of all units. For one thread.
@@ -69,18 +72,25 @@ class PayloadFile {
 
  private:
   struct Place {
+    EventIndex event = 0;
     const RecordHeader* record = nullptr;
-    size_t offset = 0, length = 0;  // in its payload
+    uint64_t offset = 0, length = 0;  // in its payload
   };
   explicit PayloadFile(std::unique_ptr<RecordFile> file) : file_(std::move(file)) {}
   Result<void> list();
+  Result<void> list(const RecordHeader& places, const RecordHeader& bytes, Unpacker& unpacker);
+  Result<void> list_old(const RecordHeader& record, Unpacker& unpacker);
 
   std::unique_ptr<RecordFile> file_;
-  std::map<EventIndex, Place> places_;
-  // Receives are read in order, and many share a record.
+  std::vector<Place> places_;  // by event; of several for one, the last counts
+  // The bytes of a record.
+  using Contents = std::shared_ptr<const Bytes>;
+  Result<Contents> contents_of(const RecordHeader& record) const;
+
+  // Those that were read last, the last one first. Receives are read in order, and many share a record; but what was
+  // added later is in other records than what was there before.
   mutable Mutex mutex_;
-  mutable const RecordHeader* last_ GUARDED_BY(mutex_) = nullptr;
-  mutable std::shared_ptr<const Bytes> contents_ GUARDED_BY(mutex_);
+  mutable std::vector<std::pair<const RecordHeader*, Contents>> read_ GUARDED_BY(mutex_);
 };
 
 }  // namespace redrive

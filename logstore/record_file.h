@@ -23,7 +23,7 @@ typedef struct ZSTD_DCtx_s ZSTD_DCtx;
 
 namespace redrive {
 
-inline constexpr uint32_t kFormatVersion = 12;
+inline constexpr uint32_t kFormatVersion = 13;
 inline constexpr size_t kPreambleSize = 24;
 inline constexpr size_t kRecordHeaderSize = 40;
 inline constexpr uint64_t kMaxPacked = 16 << 20;  // larger payloads are stored as they are
@@ -60,13 +60,15 @@ enum class RecordType : uint8_t {
   image_header = 18,
   image_pages = 19,
   block_sums = 20,
-  payloads = 21,
+  payloads = 21,  // up to format 12
   file_facts = 22,
   image_written = 23,
   certificate = 24,
   event_rows = 25,  // formats 9 and 10
   wall_clock = 26,
   timed_event_rows = 27,
+  payload_places = 28,
+  payload_bytes = 29,
 };
 
 // Damage at an offset in a file: "FILE: offset N: WHAT", Status::damaged.

@@ -220,5 +220,5 @@ TEST_CASE("payloads that do not fit their receive are damage") {
   REQUIRE((*additions)->publish());
   const auto read = opened(storage)->for_each_event(1, 0, kEvents, [](EventIndex, const Event&) { return true; });
   REQUIRE_FALSE(read);
-  CHECK_EQ(read.error().message, "/t/payloads/1.seg: offset 24: a payload is too short");
+  CHECK_EQ(read.error().message, "/t/payloads/1.seg: offset 66: a payload is too short");
 }
