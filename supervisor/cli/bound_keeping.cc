@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "base/units.h"
 #include "interceptors/trapped_instructions.h"
+#include "supervisor/cli/own_process.h"
 #include "supervisor/cli/progress.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/graph.h"
@@ -16,14 +19,15 @@
 namespace redrive {
 namespace {
 
-constexpr double kNearlyLate = 0.5;    // of the bound: replays are measured before it is said that they are in time
-constexpr size_t kMeasured = 3;        // replays
+constexpr double kNearlyLate = 0.3;    // of the bound: replays are measured before it is said that they are in time
+constexpr size_t kMeasured = 5;        // replays
 constexpr size_t kMeasuredStarts = 2;  // replays that consist of starting intervals
 constexpr double kLeastMeasured_s = 0.05, kMostMeasured_s = 0.5;  // of the predicted times of these, if there are such
 constexpr size_t kMostProved = 8;                                 // of the slowest, once the trace was repaired
 constexpr double kProved_s = 2;                                   // about how long these may take together
 constexpr double kAgain = 1.1;  // what takes so much longer than predicted is measured again: the machine may be busy
-constexpr double kRepaired = 0.9;  // of the bound: what is repaired shall be in time although predictions have errors
+constexpr double kMostError = 0.1;  // of the pace
+constexpr double kRepaired = 0.95;  // of the bound: what takes longer is repaired, because predictions have errors
 // How often it is repaired: what was predicted of the repair may be wrong by as much as a checkpoint's place, and by
 // what replays then take.
 constexpr int kMostRepairs = 3;
@@ -72,13 +76,25 @@ std::vector<PredictedReplay> worth_proving(std::vector<PredictedReplay> replays)
   return replays;
 }
 
-Result<double> replay_s(const SetRun& run, const PredictedReplay& replay) {
-  const ReplayerOptions from_now_on;
-  ASSIGN_OR_RETURN(const auto outcome, redrive(run, replay.unit, replay.interval, from_now_on));
-  if (!outcome.divergence) return outcome.seconds;
-  return Error{fmt::format("its replay diverges: see redrive replay --verify {} {}:{}", run.trace.directory(),
-                           replay.unit, replay.interval),
-               Status::divergence};
+// How long it takes a user, whose redrive has not re-driven anything before.
+Result<double> replay_s(const Trace& trace, const PredictedReplay& replay, const BoundKeeping& how) {
+  const std::string place = fmt::format("{}:{}", replay.unit, replay.interval);
+  ASSIGN_OR_RETURN(auto started, start_redrive({"replay", "--json", "--jobs", fmt::to_string(how.jobs),
+                                                "--interception", how.in_process ? "in-process" : "stops",
+                                                std::filesystem::absolute(trace.directory()).string(), place},
+                                               0));
+  std::string said;
+  wait_for_redrive(std::move(started), said, [](std::string_view) {});
+  const auto report = nlohmann::json::parse(said, nullptr, false);
+  if (!report.is_object())
+    return Error{fmt::format("redrive replay {} {} ends without a result", trace.directory(), place)};
+  const auto& interval = report.at("intervals").at(0);
+  if (!interval.at("divergence").is_null()) {
+    return Error{fmt::format("its replay diverges: see redrive replay --verify {} {}", trace.directory(), place),
+                 Status::divergence};
+  }
+  if (!interval.at("error").is_null()) return Error{interval.at("error").get<std::string>()};
+  return interval.at("seconds").get<double>();
 }
 
 class Keeping {
@@ -96,7 +112,8 @@ class Keeping {
       TRY(graph.read_all());
       ASSIGN_OR_RETURN(const Certificate certificate, certify(*trace, graph, repairs > 0));
       Missing missing;
-      if (!certificate.is_kept() && how_.repairs && repairs < kMostRepairs) missing = lacking(*trace, graph);
+      const bool in_time = certificate.slowest.predicted_s <= kRepaired * certificate.bound_s;
+      if (!in_time && how_.repairs && repairs < kMostRepairs) missing = lacking(*trace, graph);
       if (missing.empty()) {
         TRY(keep_certificate(*trace, certificate));
         return std::optional(certificate);
@@ -121,56 +138,66 @@ class Keeping {
       return replay.predicted_s > kNearlyLate * bound_s;
     });
     if (nearly_late && (!pace_ || repaired)) {
-      TRY(repaired ? prove(trace, graph, replays) : measure(trace, graph, replays));
+      TRY(repaired ? prove(trace, replays) : measure(trace, replays));
       replays = predict_all(graph.rdg(), costs(trace));
     }
     return redrive::certify(replays, bound_s, costs(trace));
   }
 
-  // What intervals take to be started is measured with replays that do little else, and then the pace with others.
-  Result<void> measure(const Trace& trace, DependenceGraph& graph, const std::vector<PredictedReplay>& replays) {
-    const uint32_t jobs = costs(trace).jobs;
+  // What every replay takes is measured with the shortest one, what intervals take to be started with replays that do
+  // little else, and then the pace with others.
+  Result<void> measure(const Trace& trace, const std::vector<PredictedReplay>& replays) {
     Pace& pace = pace_.emplace();
-    TRY(replay_each(trace, graph, mostly_starts(replays), [&](const PredictedReplay& replay, double seconds) {
-      pace.start_s = std::max(pace.start_s, (seconds - exact_s(replay)) / starts(replay, jobs));
+    const auto more_s = [&](const PredictedReplay& replay, double seconds) {
+      return std::max(seconds - exact_s(replay) - overhead_s(replay, costs(trace)), 0.0);
+    };
+    const auto shortest = std::ranges::min(replays, {}, &PredictedReplay::predicted_s);
+    TRY(replay_each(trace, {shortest},
+                    [&](const PredictedReplay& replay, double seconds) { pace.begin_s = more_s(replay, seconds); }));
+    double start_s = 0;
+    TRY(replay_each(trace, mostly_starts(replays), [&](const PredictedReplay& replay, double seconds) {
+      start_s = std::max(start_s, more_s(replay, seconds) / starts(replay, costs(trace).jobs));
     }));
-    return replay_each(trace, graph, worth_measuring(replays), [&](const PredictedReplay& replay, double seconds) {
-      note_pace(pace, std::max(seconds - pace.start_s * starts(replay, jobs), 0.0) / exact_s(replay));
-    });
+    pace.start_s = start_s;
+    TRY(replay_each(trace, worth_measuring(replays), [&](const PredictedReplay& replay, double seconds) {
+      note_measured(pace, std::max(seconds - overhead_s(replay, costs(trace)), 0.0) / exact_s(replay));
+    }));
+    // Others may take longer than the slowest of these, by about as much as these differ.
+    const double error = std::min((pace.most - pace.least) / 2, kMostError * pace.most);
+    pace.times = std::max(1.0, pace.most + error);
+    return {};
   }
 
   // If one of the slowest replays takes longer than predicted, all of the prediction is longer from then on.
-  Result<void> prove(const Trace& trace, DependenceGraph& graph, const std::vector<PredictedReplay>& replays) {
+  Result<void> prove(const Trace& trace, const std::vector<PredictedReplay>& replays) {
     Pace& pace = *pace_;
-    const double times = pace.times;
     double longer = 1;
-    TRY(replay_each(trace, graph, worth_proving(replays), [&](const PredictedReplay& replay, double seconds) {
+    TRY(replay_each(trace, worth_proving(replays), [&](const PredictedReplay& replay, double seconds) {
       longer = std::max(longer, seconds / exact_s(replay));
-      note_pace(pace, times * seconds / exact_s(replay));
+      note_measured(pace, pace.times * seconds / exact_s(replay));
     }));
+    pace.times *= longer;
     pace.start_s *= longer;
+    pace.begin_s *= longer;
     return {};
   }
 
   // Without what is added because times of events are not exact.
   static double exact_s(const PredictedReplay& replay) { return replay.predicted_s - replay.clock_error_s; }
 
-  static void note_pace(Pace& pace, double times) {
+  static void note_measured(Pace& pace, double times) {
     if (pace.measured++ == 0) pace.least = pace.most = times;
     pace.least = std::min(pace.least, times);
     pace.most = std::max(pace.most, times);
-    pace.times = std::max(pace.times, times);
   }
 
   template <typename Note>
-  Result<void> replay_each(const Trace& trace, DependenceGraph& graph, const std::vector<PredictedReplay>& replays,
-                           const Note& note) {
-    with_replays(trace, graph);
+  Result<void> replay_each(const Trace& trace, const std::vector<PredictedReplay>& replays, const Note& note) {
     for (const auto& replay : replays) {
       progress_.show(fmt::format("measuring the replay of {}:{}", replay.unit, replay.interval));
-      auto seconds = replay_s(*run_, replay);
+      auto seconds = replay_s(trace, replay, how_);
       if (seconds && *seconds > kAgain * replay.predicted_s) {
-        const auto again = replay_s(*run_, replay);
+        const auto again = replay_s(trace, replay, how_);
         if (again) seconds = std::min(*seconds, *again);
       }
       if (!seconds) {

@@ -245,6 +245,7 @@ Json certificate_json(const std::optional<Certificate>& certificate) {
           {"least_pace", certificate->pace.least},
           {"most_pace", certificate->pace.most},
           {"start_s", certificate->pace.start_s},
+          {"begin_s", certificate->pace.begin_s},
           {"measured", certificate->pace.measured}};
 }
 

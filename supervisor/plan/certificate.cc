@@ -39,6 +39,10 @@ double starts(const PredictedReplay& replay, uint32_t jobs) {
   return list_schedule(static_cast<double>(replay.intervals), 1, jobs);
 }
 
+double overhead_s(const PredictedReplay& replay, const ReplayCosts& costs) {
+  return costs.pace.begin_s + costs.pace.start_s * starts(replay, costs.jobs);
+}
+
 PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
   PredictedReplay replay{plan.unit, plan.interval, plan.replay_set.size(), seconds(plan.work_ns)};
   double longest_restore_s = 0;
@@ -55,8 +59,7 @@ PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
   const double recorded_s = seconds(plan.predicted_ns(static_cast<int>(costs.jobs))) +
                             list_schedule(replay.restore_s, longest_restore_s, costs.jobs);
   replay.clock_error_s = costs.pace.times * list_schedule(std::sqrt(errors), largest_error_s, costs.jobs);
-  replay.predicted_s =
-      costs.pace.times * recorded_s + replay.clock_error_s + costs.pace.start_s * starts(replay, costs.jobs);
+  replay.predicted_s = costs.pace.times * recorded_s + replay.clock_error_s + overhead_s(replay, costs);
   return replay;
 }
 
@@ -154,6 +157,7 @@ std::string describe_basis(const Certificate& certificate) {
                       counted(pace.measured, "replay"), pace.least, pace.most);
   if (pace.start_s >= kLeastShown_s)
     text += fmt::format(", and {} to start an interval", format_duration(pace.start_s));
+  if (pace.begin_s >= kLeastShown_s) text += fmt::format(", and {} to begin", format_duration(pace.begin_s));
   return text;
 }
 

@@ -26,6 +26,8 @@ ReplayCosts costs_of(const Trace& trace, uint32_t jobs);
 PredictedReplay predict(const Plan& plan, const ReplayCosts& costs);
 // How many times of starting an interval are in that.
 double starts(const PredictedReplay& replay, uint32_t jobs);
+// What the replay takes to begin, and to start its intervals.
+double overhead_s(const PredictedReplay& replay, const ReplayCosts& costs);
 
 // Plans every interval of a graph that has been read whole. An interval that cannot be planned is left out: nothing
 // that was recorded leads to it.

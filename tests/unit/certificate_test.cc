@@ -114,7 +114,7 @@ TEST_CASE("certificate: the prediction is Graham's bound with restores, at the p
   CHECK_EQ(replay.predicted_s, doctest::Approx(1.5 * ((0.14 + 0.1) / 2 + (0.04 + 0.02) / 2)));
 }
 
-TEST_CASE("certificate: each interval takes its time to be started") {
+TEST_CASE("certificate: each replay takes its time to begin, and each interval to be started") {
   Rdg graph = intervals_of(2, 1);
   add_message(graph, {1, 8}, {2, 4}, 10);
   const auto planned = plan(graph, 1, 0);
@@ -124,7 +124,9 @@ TEST_CASE("certificate: each interval takes its time to be started") {
   its_costs.pace.start_s = 0.008;
   const PredictedReplay replay = predict(*planned.plan, its_costs);
   CHECK_EQ(replay.predicted_s, doctest::Approx(without_s + 0.008 * (2 / 2 + 0.5)));
-  CHECK_EQ(its_costs.pace.start_s * starts(replay, its_costs.jobs), doctest::Approx(0.012));
+  its_costs.pace.begin_s = 0.05;
+  CHECK_EQ(overhead_s(replay, its_costs), doctest::Approx(0.062));
+  CHECK_EQ(predict(*planned.plan, its_costs).predicted_s, doctest::Approx(without_s + 0.062));
 }
 
 TEST_CASE("certificate: an interval that is needed up to a send may take longer, because that time is not exact") {
