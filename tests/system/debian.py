@@ -48,7 +48,7 @@ def build_below_root(ctx, release):
     return build.relative_to(ROOT)
 
 
-@test("debian/other_release", timeout_s=1500)
+@test("debian/other_release", timeout_s=3600, slow=True)
 def other_release_builds(ctx):
     release = other_release()
     build = build_below_root(ctx, release)

@@ -12,7 +12,8 @@ from programs import job_of
 from redriving import REDRIVEN, Job, check_report, failure_of, record, redrive_all
 
 TIERS = ("in-process", "stops")
-SEEDS = 4
+SEEDS = 1
+MANY_SEEDS = 8
 PERIODS = ("200us", "700us", "2ms")
 
 
@@ -30,20 +31,15 @@ def compare_tiers(ctx, job, period, name):
                 raise failure_of(report, f"recorded with checkpoints every {period}: intervals not verified: {', '.join(unverified[:8])}")
 
 
-def compare_random(ctx, program):
-    for _ in range(SEEDS):
+def compare_random(ctx, program, seeds):
+    for _ in range(seeds):
         seed = random.randrange(1, 10**9)
         compare_tiers(ctx, job_of(ctx, program, str(seed)), random.choice(PERIODS), f"seed-{seed}")
 
 
-@test("tiers/random_calls", timeout_s=120)
-def random_calls(ctx):
-    compare_random(ctx, "random_calls")
-
-
-@test("tiers/random_outputs", timeout_s=120)
-def random_outputs(ctx):
-    compare_random(ctx, "random_outputs")
+for _program in ("random_calls", "random_outputs"):
+    test(f"tiers/{_program}", timeout_s=120)(lambda ctx, program=_program: compare_random(ctx, program, SEEDS))
+    test(f"tiers/many_{_program}", timeout_s=600, slow=True)(lambda ctx, program=_program: compare_random(ctx, program, MANY_SEEDS))
 
 
 @test("tiers/series_of_reads", timeout_s=120)
@@ -51,7 +47,7 @@ def series_of_reads(ctx):
     compare_tiers(ctx, job_of(ctx, "series_of_reads"), "200us", "series")
 
 
-@test("tiers/poll_cycles", timeout_s=300)
+@test("tiers/poll_cycles", timeout_s=300, slow=True)
 def poll_cycles(ctx):
     compare_tiers(ctx, job_of(ctx, "poll_cycles"), "2ms", "cycles")
 

@@ -8,7 +8,7 @@ from redriving import REDRIVEN, Job, copy_into, record, take_away_surroundings
 @test("unending/overwritten_place")
 def overwritten_place(ctx):
     """A place of preemption is looked for in code that the program overwrites, and with it what was to stop the thread there."""
-    job = Job(["./rewrites_code", "1000"], prepare=copy_into(workload(ctx.options, "rewrites_code")),
+    job = Job(["./rewrites_code", "500"], prepare=copy_into(workload(ctx.options, "rewrites_code")),
               record_options=("--bound", "2s", "--checkpoint-period", "100ms"))
     record(ctx, job)
     take_away_surroundings(ctx)
