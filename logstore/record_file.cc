@@ -274,14 +274,44 @@ Result<std::unique_ptr<RecordFile>> RecordFile::open(Storage& storage, const std
   return out;
 }
 
-const RecordHeader* RecordFile::find(uint64_t item) const {
-  const auto after =
-      std::upper_bound(records_.begin(), records_.end(), item,
-                       [](uint64_t value, const RecordHeader& record) { return value < record.first_item; });
-  if (after == records_.begin()) return nullptr;
+Result<std::unique_ptr<RecordFile>> RecordFile::open_unread(Storage& storage, const std::string& path, FileKind kind,
+                                                            uint32_t id, uint32_t sub_id) {
+  if (!storage.exists(path)) return damage(path, 0, "file is missing");
+  ASSIGN_OR_RETURN(auto file, storage.open(path));
+  std::unique_ptr<RecordFile> out(new RecordFile(std::move(file), path));
+  TRY(out->read_preamble(kind, id, sub_id));
+  return out;
+}
+
+Result<std::vector<RecordHeader>> RecordFile::headers(RecordPlace from, RecordPlace to) const {
+  Window window(*file_);
+  std::vector<RecordHeader> found;
+  while (from.offset < to.offset) {
+    ASSIGN_OR_RETURN(const auto bytes, window.get(from.offset, kRecordHeaderSize));
+    if (bytes.size() < kRecordHeaderSize) return damage(path_, from.offset, "file ends inside a record header");
+    RecordHeader record;
+    record.offset = from.offset;
+    const char* wrong = decode_header(bytes, record);
+    if (!wrong && record.first_item != from.item) wrong = "record is out of sequence";
+    if (!wrong && record.end() > file_->size()) wrong = "file ends inside a record";
+    if (wrong) return damage(path_, from.offset, wrong);
+    found.push_back(record);
+    from = {record.end(), from.item + record.items};
+  }
+  if (from.offset != to.offset || from.item != to.item) {
+    return damage(path_, to.offset, "no record ends where the journal says");
+  }
+  return found;
+}
+
+const RecordHeader* find_record(const std::vector<RecordHeader>& records, uint64_t item) {
+  const auto after = std::ranges::upper_bound(records, item, {}, &RecordHeader::first_item);
+  if (after == records.begin()) return nullptr;
   const RecordHeader& record = *std::prev(after);
   return item - record.first_item < record.items ? &record : nullptr;
 }
+
+const RecordHeader* RecordFile::find(uint64_t item) const { return find_record(records_, item); }
 
 // The first bytes of a buffer, whatever they are. A new buffer is cheaper than a copy of what is not needed.
 static std::span<uint8_t> first_of(Bytes& buffer, size_t size) {

@@ -150,6 +150,15 @@ enum class Tail : uint8_t {
   ignored,  // whole up to the given size; what its writer added after that is ignored
 };
 
+// The record that holds an item; null if none does.
+const RecordHeader* find_record(const std::vector<RecordHeader>& records, uint64_t item);
+
+// A place in a file where a record begins, or the last one ends.
+struct RecordPlace {
+  uint64_t offset = kPreambleSize;
+  uint64_t item = 0;  // the number of the first one from there on
+};
+
 class RecordFile {
  public:
   // Reads all headers. Fails only if the file cannot be read or its preamble is bad; a bad record ends the list
@@ -158,6 +167,12 @@ class RecordFile {
   static Result<std::unique_ptr<RecordFile>> open(Storage& storage, const std::string& path, FileKind kind, uint32_t id,
                                                   uint32_t sub_id, Tail tail,
                                                   std::optional<uint64_t> size = std::nullopt);
+
+  // Reads the preamble only: records() is empty. For files that may be too long to read all headers.
+  static Result<std::unique_ptr<RecordFile>> open_unread(Storage& storage, const std::string& path, FileKind kind,
+                                                         uint32_t id, uint32_t sub_id);
+  // The headers of the records from one place to the other. Status::damaged if these do not lead there.
+  Result<std::vector<RecordHeader>> headers(RecordPlace from, RecordPlace to) const;
 
   const std::string& path() const { return path_; }
   const std::vector<RecordHeader>& records() const { return records_; }

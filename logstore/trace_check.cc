@@ -42,8 +42,11 @@ class Checker {
     for (const auto& shared : {volume.short_events(), volume.image_file()}) {
       if (note(shared) && *shared) note((*shared)->check());
     }
-    auto pages = volume.page_store();
-    if (note(pages) && *pages) note((*pages)->file().check());
+    const auto pages = volume.page_store();
+    if (note(pages) && *pages) {
+      const auto all = volume.open_all_pages();
+      if (note(all)) note((*all)->check());
+    }
     for (const auto& [unit, lazy] : volume.payload_files) {
       auto added = volume.payloads(unit);
       if (note(added) && *added) note((*added)->file().check());

@@ -166,8 +166,33 @@ Result<const PayloadFile*> Volume::payloads(UnitId unit) const {
 Result<std::unique_ptr<PageStore>> Volume::open_page_store() const {
   const uint64_t size = published_pages().size;
   if (size == 0 && !may_be_there(files.pages())) return std::unique_ptr<PageStore>();
-  ASSIGN_OR_RETURN(auto file, RecordFile::open(storage, files.pages(), FileKind::pages, 0, 0, images_tail(), size));
-  return std::make_unique<PageStore>(std::move(file));
+  if (images_tail() == Tail::torn) {
+    ASSIGN_OR_RETURN(auto file, open_all_pages());
+    return std::make_unique<PageStore>(std::move(file));
+  }
+  ASSIGN_OR_RETURN(auto file, RecordFile::open_unread(storage, files.pages(), FileKind::pages, 0, 0));
+  return std::make_unique<PageStore>(std::move(file), places_of_pages());
+}
+
+Result<std::unique_ptr<RecordFile>> Volume::open_all_pages() const {
+  return RecordFile::open(storage, files.pages(), FileKind::pages, 0, 0, images_tail(), published_pages().size);
+}
+
+// Where the page store ended when an image was written.
+std::vector<RecordPlace> Volume::places_of_pages() const {
+  std::vector<RecordPlace> places{{}};
+  for (const auto& [of, image] : images) places.push_back({image.store_size, image.store_pages});
+  const FileEnd last = published_pages();
+  places.push_back({last.size, last.items});
+  std::ranges::sort(places, {}, [](const RecordPlace& place) { return std::pair(place.offset, place.item); });
+  // What does not fit was not written by a recorder: then fewer places are known.
+  std::vector<RecordPlace> good;
+  for (const RecordPlace& place : places) {
+    const bool fits = place.offset <= last.size && place.item <= last.items;
+    if (fits && (good.empty() || (place.offset > good.back().offset && place.item > good.back().item)))
+      good.push_back(place);
+  }
+  return good;
 }
 
 Result<const PageStore*> Volume::page_store() const {

@@ -135,13 +135,14 @@ struct Volume : TraceFacts {
   IntervalIndex first_interval(UnitId unit) const;
   EventIndex end_event(UnitId unit) const;  // one past its last event
 
-  mutable std::map<UnitId, Lazy<EventSegment>> segments;      // one for each unit, made at open
-  Result<const EventSegment*> segment(UnitId unit) const;     // null: the unit has no events
-  Result<const RecordFile*> short_events() const;             // null: there are none
-  Result<const RecordFile*> image_file() const;               // null: no image was stored there
-  Result<const PageStore*> page_store() const;                // null: no page was stored
-  mutable std::map<UnitId, Lazy<PayloadFile>> payload_files;  // one for each unit that has some
-  Result<const PayloadFile*> payloads(UnitId unit) const;     // that were added; null: none
+  mutable std::map<UnitId, Lazy<EventSegment>> segments;       // one for each unit, made at open
+  Result<const EventSegment*> segment(UnitId unit) const;      // null: the unit has no events
+  Result<const RecordFile*> short_events() const;              // null: there are none
+  Result<const RecordFile*> image_file() const;                // null: no image was stored there
+  Result<const PageStore*> page_store() const;                 // null: no page was stored
+  Result<std::unique_ptr<RecordFile>> open_all_pages() const;  // the file of a page store that there is
+  mutable std::map<UnitId, Lazy<PayloadFile>> payload_files;   // one for each unit that has some
+  Result<const PayloadFile*> payloads(UnitId unit) const;      // that were added; null: none
 
   Result<Image> image(const ImagePublished& published) const;
 
@@ -155,6 +156,7 @@ struct Volume : TraceFacts {
   std::optional<FileEnd> end_of(const std::string& name) const;
   Result<std::unique_ptr<EventSegment>> open_segment(UnitId unit) const;
   Result<std::unique_ptr<PageStore>> open_page_store() const;
+  std::vector<RecordPlace> places_of_pages() const;
 
   struct Begin {
     EventIndex event = 0;

@@ -19,9 +19,9 @@
 namespace redrive {
 namespace {
 
-constexpr double kNearlyLate = 0.3;    // of the bound: replays are measured before it is said that they are in time
-constexpr size_t kMeasured = 5;        // replays
-constexpr size_t kMeasuredStarts = 2;  // replays that consist of starting intervals
+constexpr double kNearlyLate = 1. / 3;  // of the bound: replays are measured before it is said that they are in time
+constexpr size_t kMeasured = 5;         // replays
+constexpr size_t kMeasuredStarts = 2;   // replays that consist of starting intervals
 constexpr double kLeastMeasured_s = 0.05, kMostMeasured_s = 0.5;  // of the predicted times of these, if there are such
 constexpr size_t kMostProved = 8;                                 // of the slowest, once the trace was repaired
 constexpr double kProved_s = 2;                                   // about how long these may take together
@@ -83,11 +83,13 @@ Result<double> replay_s(const Trace& trace, const PredictedReplay& replay, const
                                                 "--interception", how.in_process ? "in-process" : "stops",
                                                 std::filesystem::absolute(trace.directory()).string(), place},
                                                0));
-  std::string said;
-  wait_for_redrive(std::move(started), said, [](std::string_view) {});
+  std::string said, shown;
+  wait_for_redrive(std::move(started), said, [&](std::string_view text) { shown += text; });
   const auto report = nlohmann::json::parse(said, nullptr, false);
-  if (!report.is_object())
-    return Error{fmt::format("redrive replay {} {} ends without a result", trace.directory(), place)};
+  if (!report.is_object()) {
+    return Error{fmt::format("redrive replay {} {} ends without a result{}{}", trace.directory(), place,
+                             shown.empty() ? "" : ": ", shown.substr(0, shown.find('\n')))};
+  }
   const auto& interval = report.at("intervals").at(0);
   if (!interval.at("divergence").is_null()) {
     return Error{fmt::format("its replay diverges: see redrive replay --verify {} {}", trace.directory(), place),

@@ -254,7 +254,14 @@ TEST_CASE("golden traces of all formats read as when they were made") {
       auto values = sample::event_values(unit, format);
       REQUIRE_EQ(events.size(), 2 * sample::kEventsPerInterval);
       for (const auto& event : events) CHECK(event == sample::event(values));
-      CHECK(trace.value()->image(unit, 1));
+      const auto image = trace.value()->image(unit, 1);
+      REQUIRE(image);
+      size_t pages = 0;
+      CHECK(trace.value()->read_pages(image->pages, [&](std::span<const PageRef> some) -> Result<void> {
+        pages += some.size();
+        return {};
+      }));
+      CHECK_EQ(pages, image->pages.size());
     }
     CHECK(trace.value()->file_path(1));
     CHECK(used_copies_are_good(*trace.value()));
