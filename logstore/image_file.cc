@@ -53,19 +53,18 @@ uint64_t add_image(RecordWriter& writer, const Bytes& header, std::vector<Image:
   return first_item;
 }
 
-Result<Image> read_image(const RecordFile& file, uint64_t first_item) {
-  const RecordHeader* const header = file.find(first_item);
-  if (!header) {
-    if (file.damaged()) return *file.damaged();
-    return damage(file.path(), file.readable_size(), "an image is missing");
-  }
-  if (header->type != RecordType::image_header || header->first_item != first_item) {
-    return damage(file.path(), header->offset, "no image begins here");
+Result<Image> read_image(const RecordParts& images, uint64_t first_item) {
+  const RecordFile& file = images.file();
+  ASSIGN_OR_RETURN(const auto records, images.from(first_item));
+  if (records.empty()) return damage(file.path(), file.size_on_disk(), "an image is missing");
+  const RecordHeader& header = records.front();
+  if (header.type != RecordType::image_header || header.first_item != first_item) {
+    return damage(file.path(), header.offset, "no image begins here");
   }
   Image image;
-  ASSIGN_OR_RETURN(image.header, file.payload(*header));
-  const RecordHeader* const end = file.records().data() + file.records().size();
-  for (const RecordHeader* record = header + 1; record < end && record->type == RecordType::image_pages; ++record) {
+  ASSIGN_OR_RETURN(image.header, file.payload(header));
+  for (auto record = std::next(records.begin()); record != records.end() && record->type == RecordType::image_pages;
+       ++record) {
     ASSIGN_OR_RETURN(const Bytes payload, file.payload(*record));
     Decoder in(payload);
     Image::Page expected{};
@@ -73,7 +72,7 @@ Result<Image> read_image(const RecordFile& file, uint64_t first_item) {
     if (!in.ok() || !in.at_end()) return damage(file.path(), record->offset, "list of pages cannot be decoded");
   }
   if (!std::is_sorted(image.pages.begin(), image.pages.end(), before)) {
-    return damage(file.path(), header->offset, "pages are not in order");
+    return damage(file.path(), header.offset, "pages are not in order");
   }
   return image;
 }

@@ -11,6 +11,6 @@ namespace redrive {
 // record.
 uint64_t add_image(RecordWriter& writer, const Bytes& header, std::vector<Image::Page>& pages);
 // Reads the image that begins at that item of the file.
-Result<Image> read_image(const RecordFile& file, uint64_t first_item);
+Result<Image> read_image(const RecordParts& images, uint64_t first_item);
 
 }  // namespace redrive

@@ -77,40 +77,20 @@ Result<void> PageStoreWriter::write() {
   return writer_.write();
 }
 
-PageStore::PageStore(std::unique_ptr<RecordFile> file, const std::vector<RecordPlace>& places)
-    : file_(std::move(file)) {
-  const Lock lock(mutex_);
-  for (size_t i = 1; i < places.size(); ++i) parts_.push_back({places[i - 1], places[i], {}});
-}
-
-Result<const RecordHeader*> PageStore::find(uint64_t page_id) const {
-  const Lock lock(mutex_);
-  if (parts_.empty()) {
-    const RecordHeader* const record = file_->find(page_id);
-    if (!record && file_->damaged()) return *file_->damaged();
-    return record;
-  }
-  const auto part = std::ranges::upper_bound(parts_, page_id, {}, [](const Part& each) { return each.to.item; });
-  if (part == parts_.end()) return static_cast<const RecordHeader*>(nullptr);
-  if (part->records.empty()) {
-    ASSIGN_OR_RETURN(part->records, file_->headers(part->from, part->to));
-  }
-  return find_record(part->records, page_id);
-}
-
 Result<void> PageStore::read(std::vector<Image::Page> pages, const VisitPages& visit) const {
   std::stable_sort(pages.begin(), pages.end(),
                    [](const Image::Page& a, const Image::Page& b) { return a.page_id < b.page_id; });
   Unpacker unpacker;
   std::vector<PageRef> found;
   for (size_t at = 0; at < pages.size();) {
-    ASSIGN_OR_RETURN(const RecordHeader* record, find(pages[at].page_id));
-    if (!record) {
-      return damage(file_->path(), file_->size_on_disk(), fmt::format("page {} is missing", pages[at].page_id));
+    ASSIGN_OR_RETURN(const auto records, records_->from(pages[at].page_id));
+    if (records.empty()) {
+      return damage(file().path(), file().size_on_disk(), fmt::format("page {} is missing", pages[at].page_id));
     }
-    ASSIGN_OR_RETURN(const auto payload, file_->payload(*record, unpacker));
+    const RecordHeader* const record = records.data();
+    ASSIGN_OR_RETURN(const auto payload, file().payload(*record, unpacker));
     if (record->type != RecordType::pages || payload.size() != record->items * kPageSize) {
-      return damage(file_->path(), record->offset, "not a record of pages");
+      return damage(file().path(), record->offset, "not a record of pages");
     }
     found.clear();
     for (; at < pages.size() && pages[at].page_id - record->first_item < record->items; ++at) {

@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "base/mutex.h"
 #include "logstore/record_file.h"
 #include "logstore/trace.h"
 
@@ -74,26 +73,12 @@ class PageStoreWriter {
 // Reads pages. Thread-safe.
 class PageStore {
  public:
-  // All headers of the file were read.
-  explicit PageStore(std::unique_ptr<RecordFile> file) : file_(std::move(file)) {}
-  // None was read: those between two places are read when a page there is needed, because there may be many times as
-  // many as a replay needs. The first and the last place are the file's. None has a smaller offset or item than the
-  // one before it.
-  PageStore(std::unique_ptr<RecordFile> file, const std::vector<RecordPlace>& places);
+  explicit PageStore(std::unique_ptr<RecordParts> records) : records_(std::move(records)) {}
   Result<void> read(std::vector<Image::Page> pages, const VisitPages& visit) const;  // see Trace::read_pages
-  const RecordFile& file() const { return *file_; }
+  const RecordFile& file() const { return records_->file(); }
 
  private:
-  struct Part {
-    RecordPlace from, to;
-    std::vector<RecordHeader> records;  // none: not read
-  };
-  Result<const RecordHeader*> find(uint64_t page_id) const;  // null: it is not there
-
-  std::unique_ptr<RecordFile> file_;
-  mutable Mutex mutex_;
-  // Records that were read once do not move.
-  mutable std::vector<Part> parts_ GUARDED_BY(mutex_);
+  std::unique_ptr<RecordParts> records_;
 };
 
 }  // namespace redrive

@@ -304,14 +304,38 @@ Result<std::vector<RecordHeader>> RecordFile::headers(RecordPlace from, RecordPl
   return found;
 }
 
-const RecordHeader* find_record(const std::vector<RecordHeader>& records, uint64_t item) {
+// The record that holds an item, and those that follow it.
+static std::span<const RecordHeader> records_from(const std::vector<RecordHeader>& records, uint64_t item) {
   const auto after = std::ranges::upper_bound(records, item, {}, &RecordHeader::first_item);
-  if (after == records.begin()) return nullptr;
-  const RecordHeader& record = *std::prev(after);
-  return item - record.first_item < record.items ? &record : nullptr;
+  if (after == records.begin() || item - std::prev(after)->first_item >= std::prev(after)->items) return {};
+  return {std::prev(after), records.end()};
 }
 
-const RecordHeader* RecordFile::find(uint64_t item) const { return find_record(records_, item); }
+const RecordHeader* RecordFile::find(uint64_t item) const {
+  const auto found = records_from(records_, item);
+  return found.empty() ? nullptr : found.data();
+}
+
+RecordParts::RecordParts(std::unique_ptr<RecordFile> file, const std::vector<RecordPlace>& places)
+    : file_(std::move(file)) {
+  const Lock lock(mutex_);
+  for (size_t i = 1; i < places.size(); ++i) parts_.push_back({places[i - 1], places[i], {}});
+}
+
+Result<std::span<const RecordHeader>> RecordParts::from(uint64_t item) const {
+  const Lock lock(mutex_);
+  if (parts_.empty()) {
+    const auto found = records_from(file_->records(), item);
+    if (found.empty() && file_->damaged()) return *file_->damaged();
+    return found;
+  }
+  const auto part = std::ranges::upper_bound(parts_, item, {}, [](const Part& each) { return each.end.item; });
+  if (part == parts_.end()) return std::span<const RecordHeader>();
+  if (part->records.empty()) {
+    ASSIGN_OR_RETURN(part->records, file_->headers(part->begin, part->end));
+  }
+  return records_from(part->records, item);
+}
 
 // The first bytes of a buffer, whatever they are. A new buffer is cheaper than a copy of what is not needed.
 static std::span<uint8_t> first_of(Bytes& buffer, size_t size) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/mutex.h"
 #include "base/result.h"
 #include "logstore/storage.h"
 
@@ -150,9 +151,6 @@ enum class Tail : uint8_t {
   ignored,  // whole up to the given size; what its writer added after that is ignored
 };
 
-// The record that holds an item; null if none does.
-const RecordHeader* find_record(const std::vector<RecordHeader>& records, uint64_t item);
-
 // A place in a file where a record begins, or the last one ends.
 struct RecordPlace {
   uint64_t offset = kPreambleSize;
@@ -205,6 +203,31 @@ class RecordFile {
   std::string path_;
   std::vector<RecordHeader> records_;
   std::optional<Error> damaged_;
+};
+
+// A file of whose records only some are needed, perhaps few of very many: headers are read from one known place to the
+// next, when a record there is needed. Thread-safe.
+class RecordParts {
+ public:
+  // All headers were read.
+  explicit RecordParts(std::unique_ptr<RecordFile> file) : file_(std::move(file)) {}
+  // None was read. The first place is where the first record begins, the last one where the last record that counts
+  // ends; offsets and items increase.
+  RecordParts(std::unique_ptr<RecordFile> file, const std::vector<RecordPlace>& places);
+  // The record that holds an item, and those that follow it, up to the next place. None if no record holds it.
+  Result<std::span<const RecordHeader>> from(uint64_t item) const;
+  const RecordFile& file() const { return *file_; }
+
+ private:
+  struct Part {
+    RecordPlace begin, end;
+    std::vector<RecordHeader> records;  // none: not read
+  };
+
+  std::unique_ptr<RecordFile> file_;
+  mutable Mutex mutex_;
+  // Records that were read do not move.
+  mutable std::vector<Part> parts_ GUARDED_BY(mutex_);
 };
 
 }  // namespace redrive

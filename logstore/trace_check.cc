@@ -39,13 +39,11 @@ class Checker {
       note(found);
       if (!found.empty()) damaged.insert(unit);
     }
-    for (const auto& shared : {volume.short_events(), volume.image_file()}) {
-      if (note(shared) && *shared) note((*shared)->check());
-    }
-    const auto pages = volume.page_store();
-    if (note(pages) && *pages) {
-      const auto all = volume.open_all_pages();
-      if (note(all)) note((*all)->check());
+    const auto shared = volume.short_events();
+    if (note(shared) && *shared) note((*shared)->check());
+    for (const auto& all : {&Volume::open_all_images, &Volume::open_all_pages}) {
+      const auto file = (volume.*all)();
+      if (note(file) && *file) note((*file)->check());
     }
     for (const auto& [unit, lazy] : volume.payload_files) {
       auto added = volume.payloads(unit);

@@ -148,11 +148,47 @@ Tail Volume::images_tail() const {
 
 bool Volume::may_be_there(const std::string& path) const { return images_tail() == Tail::torn && storage.exists(path); }
 
-Result<const RecordFile*> Volume::image_file() const {
-  return image_lists_.get([&]() -> Result<std::unique_ptr<RecordFile>> {
-    const uint64_t size = published_images().size;
-    if (size == 0 && !may_be_there(files.images())) return std::unique_ptr<RecordFile>();
-    return RecordFile::open(storage, files.images(), FileKind::image, 0, 0, images_tail(), size);
+Result<std::unique_ptr<RecordFile>> Volume::open_all(const std::string& path, FileKind kind, const FileEnd& end) const {
+  if (end.size == 0 && !may_be_there(path)) return std::unique_ptr<RecordFile>();
+  return RecordFile::open(storage, path, kind, 0, 0, images_tail(), end.size);
+}
+
+Result<std::unique_ptr<RecordFile>> Volume::open_all_images() const {
+  return open_all(files.images(), FileKind::image, published_images());
+}
+
+Result<std::unique_ptr<RecordFile>> Volume::open_all_pages() const {
+  return open_all(files.pages(), FileKind::pages, published_pages());
+}
+
+// Opens the file with the images, or that with their pages, of which a reader may need little. `ends`: where it ended
+// when images were written.
+Result<std::unique_ptr<RecordParts>> Volume::open_parts(const std::string& path, FileKind kind, const FileEnd& end,
+                                                        std::vector<RecordPlace> ends) const {
+  if (end.size == 0 && !may_be_there(path)) return std::unique_ptr<RecordParts>();
+  if (images_tail() == Tail::torn) {
+    ASSIGN_OR_RETURN(auto file, open_all(path, kind, end));
+    return std::make_unique<RecordParts>(std::move(file));
+  }
+  ASSIGN_OR_RETURN(auto file, RecordFile::open_unread(storage, path, kind, 0, 0));
+  ends.push_back({end.size, end.items});
+  std::ranges::sort(ends, {}, [](const RecordPlace& place) { return std::pair(place.offset, place.item); });
+  // What does not fit was not written by a recorder: then fewer places are known.
+  std::vector<RecordPlace> places{{}};
+  for (const RecordPlace& place : ends) {
+    const bool fits = place.offset <= end.size && place.item <= end.items;
+    if (fits && place.offset > places.back().offset && place.item > places.back().item) places.push_back(place);
+  }
+  return std::make_unique<RecordParts>(std::move(file), places);
+}
+
+Result<const RecordParts*> Volume::image_file() const {
+  return image_lists_.get([&] {
+    std::vector<RecordPlace> ends;
+    for (const auto& [of, image] : images) {
+      if (!image.own_file) ends.push_back({image.file_size, image.first_item + 1 + image.pages});
+    }
+    return open_parts(files.images(), FileKind::image, published_images(), std::move(ends));
   });
 }
 
@@ -163,40 +199,13 @@ Result<const PayloadFile*> Volume::payloads(UnitId unit) const {
       [&] { return PayloadFile::open(storage, files.payloads(unit), unit, payloads_published.at(unit).size); });
 }
 
-Result<std::unique_ptr<PageStore>> Volume::open_page_store() const {
-  const uint64_t size = published_pages().size;
-  if (size == 0 && !may_be_there(files.pages())) return std::unique_ptr<PageStore>();
-  if (images_tail() == Tail::torn) {
-    ASSIGN_OR_RETURN(auto file, open_all_pages());
-    return std::make_unique<PageStore>(std::move(file));
-  }
-  ASSIGN_OR_RETURN(auto file, RecordFile::open_unread(storage, files.pages(), FileKind::pages, 0, 0));
-  return std::make_unique<PageStore>(std::move(file), places_of_pages());
-}
-
-Result<std::unique_ptr<RecordFile>> Volume::open_all_pages() const {
-  return RecordFile::open(storage, files.pages(), FileKind::pages, 0, 0, images_tail(), published_pages().size);
-}
-
-// Where the page store ended when an image was written.
-std::vector<RecordPlace> Volume::places_of_pages() const {
-  std::vector<RecordPlace> places{{}};
-  for (const auto& [of, image] : images) places.push_back({image.store_size, image.store_pages});
-  const FileEnd last = published_pages();
-  places.push_back({last.size, last.items});
-  std::ranges::sort(places, {}, [](const RecordPlace& place) { return std::pair(place.offset, place.item); });
-  // What does not fit was not written by a recorder: then fewer places are known.
-  std::vector<RecordPlace> good;
-  for (const RecordPlace& place : places) {
-    const bool fits = place.offset <= last.size && place.item <= last.items;
-    if (fits && (good.empty() || (place.offset > good.back().offset && place.item > good.back().item)))
-      good.push_back(place);
-  }
-  return good;
-}
-
 Result<const PageStore*> Volume::page_store() const {
-  return pages_.get([&] { return open_page_store(); });
+  return pages_.get([&]() -> Result<std::unique_ptr<PageStore>> {
+    std::vector<RecordPlace> ends;
+    for (const auto& [of, image] : images) ends.push_back({image.store_size, image.store_pages});
+    ASSIGN_OR_RETURN(auto records, open_parts(files.pages(), FileKind::pages, published_pages(), std::move(ends)));
+    return records ? std::make_unique<PageStore>(std::move(records)) : nullptr;
+  });
 }
 
 Result<void> Volume::read_journal() {
@@ -287,9 +296,9 @@ Result<void> Volume::take(const RecordHeader& at, const JournalRecord& record) {
 // Counts the images that a killed recorder wrote but did not sync, up to the first incomplete one.
 Result<void> Volume::take_unsynced_images() {
   if (unsynced_images.empty()) return {};
-  ASSIGN_OR_RETURN(const RecordFile* lists, image_file());
+  ASSIGN_OR_RETURN(const RecordParts* lists, image_file());
   ASSIGN_OR_RETURN(const PageStore* store, page_store());
-  const uint64_t lists_size = lists ? lists->readable_size() : 0;
+  const uint64_t lists_size = lists ? lists->file().readable_size() : 0;
   const uint64_t store_size = store ? store->file().readable_size() : 0;
   for (const auto& image : unsynced_images) {
     if (image.file_size > lists_size || image.store_size > store_size) break;
@@ -340,15 +349,15 @@ EventIndex Volume::end_event(UnitId unit) const {
 
 Result<Image> Volume::image(const ImagePublished& published) const {
   if (!published.own_file) {
-    ASSIGN_OR_RETURN(const RecordFile* file, image_file());
-    if (!file) return damage(files.images(), 0, "file is missing");
-    return read_image(*file, published.first_item);
+    ASSIGN_OR_RETURN(const RecordParts* all, image_file());
+    if (!all) return damage(files.images(), 0, "file is missing");
+    return read_image(*all, published.first_item);
   }
-  ASSIGN_OR_RETURN(const auto file,
+  ASSIGN_OR_RETURN(auto file,
                    RecordFile::open(storage, files.image(published.unit, published.interval), FileKind::image,
                                     published.unit, published.interval, Tail::whole, published.file_size));
   if (file->damaged()) return *file->damaged();
-  return read_image(*file, 0);
+  return read_image(RecordParts(std::move(file)), 0);
 }
 
 Result<std::unique_ptr<Volume>> Volume::open(std::string directory, Storage& storage, bool numbered) {

@@ -135,14 +135,16 @@ struct Volume : TraceFacts {
   IntervalIndex first_interval(UnitId unit) const;
   EventIndex end_event(UnitId unit) const;  // one past its last event
 
-  mutable std::map<UnitId, Lazy<EventSegment>> segments;       // one for each unit, made at open
-  Result<const EventSegment*> segment(UnitId unit) const;      // null: the unit has no events
-  Result<const RecordFile*> short_events() const;              // null: there are none
-  Result<const RecordFile*> image_file() const;                // null: no image was stored there
-  Result<const PageStore*> page_store() const;                 // null: no page was stored
-  Result<std::unique_ptr<RecordFile>> open_all_pages() const;  // the file of a page store that there is
-  mutable std::map<UnitId, Lazy<PayloadFile>> payload_files;   // one for each unit that has some
-  Result<const PayloadFile*> payloads(UnitId unit) const;      // that were added; null: none
+  mutable std::map<UnitId, Lazy<EventSegment>> segments;   // one for each unit, made at open
+  Result<const EventSegment*> segment(UnitId unit) const;  // null: the unit has no events
+  Result<const RecordFile*> short_events() const;          // null: there are none
+  Result<const RecordParts*> image_file() const;           // null: no image was stored there
+  Result<const PageStore*> page_store() const;             // null: no page was stored
+  // The files of these two with all headers, or null.
+  Result<std::unique_ptr<RecordFile>> open_all_images() const;
+  Result<std::unique_ptr<RecordFile>> open_all_pages() const;
+  mutable std::map<UnitId, Lazy<PayloadFile>> payload_files;  // one for each unit that has some
+  Result<const PayloadFile*> payloads(UnitId unit) const;     // that were added; null: none
 
   Result<Image> image(const ImagePublished& published) const;
 
@@ -155,8 +157,9 @@ struct Volume : TraceFacts {
   void cut_to_events();
   std::optional<FileEnd> end_of(const std::string& name) const;
   Result<std::unique_ptr<EventSegment>> open_segment(UnitId unit) const;
-  Result<std::unique_ptr<PageStore>> open_page_store() const;
-  std::vector<RecordPlace> places_of_pages() const;
+  Result<std::unique_ptr<RecordFile>> open_all(const std::string& path, FileKind kind, const FileEnd& end) const;
+  Result<std::unique_ptr<RecordParts>> open_parts(const std::string& path, FileKind kind, const FileEnd& end,
+                                                  std::vector<RecordPlace> ends) const;
 
   struct Begin {
     EventIndex event = 0;
@@ -164,7 +167,7 @@ struct Volume : TraceFacts {
   };
   std::map<UnitId, Begin> begins_;  // of units whose numbers do not begin at 0
   mutable Lazy<RecordFile> short_segment_;
-  mutable Lazy<RecordFile> image_lists_;
+  mutable Lazy<RecordParts> image_lists_;
   mutable Lazy<PageStore> pages_;
 };
 

@@ -83,11 +83,12 @@ inline Result<void> read_all_events(Storage& storage, const TraceFiles& files, T
 
 inline Result<void> read_images(Storage& storage, const TraceFiles& files, TraceParts& parts) {
   if (!storage.exists(files.images())) return {};
-  ASSIGN_OR_RETURN(const auto file, RecordFile::open(storage, files.images(), FileKind::image, 0, 0, Tail::torn));
+  ASSIGN_OR_RETURN(auto file, RecordFile::open(storage, files.images(), FileKind::image, 0, 0, Tail::torn));
+  const RecordParts images(std::move(file));
   for (const auto& record : parts.journal) {
     const auto* const published = std::get_if<ImagePublished>(&record);
     if (!published) continue;
-    ASSIGN_OR_RETURN(Image image, read_image(*file, published->first_item));
+    ASSIGN_OR_RETURN(Image image, read_image(images, published->first_item));
     auto& made = parts.images.emplace_back(TraceParts::ImageParts{published->unit, published->interval, {}, {}});
     made.pages = std::move(image.pages);
     Decoder in(image.header);

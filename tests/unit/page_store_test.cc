@@ -34,7 +34,8 @@ std::vector<RecordPlace> write(Storage& storage) {
 }
 
 PageStore opened(Storage& storage, const std::vector<RecordPlace>& places) {
-  return {RecordFile::open_unread(storage, kPath, FileKind::pages, 0, 0).value(), places};
+  return PageStore(
+      std::make_unique<RecordParts>(RecordFile::open_unread(storage, kPath, FileKind::pages, 0, 0).value(), places));
 }
 
 Result<void> read(const PageStore& store, std::vector<uint64_t> ids) {
