@@ -24,13 +24,21 @@ constexpr size_t kMeasured = 5;         // replays
 constexpr size_t kMeasuredStarts = 2;   // replays that consist of starting intervals
 constexpr double kLeastMeasured_s = 0.05, kMostMeasured_s = 0.5;  // of the predicted times of these, if there are such
 constexpr size_t kMostProved = 8;                                 // of the slowest, once the trace was repaired
-constexpr double kProved_s = 2;                                   // about how long these may take together
+constexpr double kTogether_s = 2;  // about how long what is measured, or proved, may take together
 constexpr double kAgain = 1.1;  // what takes so much longer than predicted is measured again: the machine may be busy
 constexpr double kMostError = 0.1;  // of the pace
 constexpr double kRepaired = 0.95;  // of the bound: what takes longer is repaired, because predictions have errors
 // How often it is repaired: what was predicted of the repair may be wrong by as much as a checkpoint's place, and by
 // what replays then take.
 constexpr int kMostRepairs = 3;
+
+// As many of the first as may be re-driven together, and at least one.
+void keep_short(std::vector<PredictedReplay>& replays) {
+  double sum_s = 0;
+  const auto enough = std::find_if(replays.begin(), replays.end(),
+                                   [&](const auto& replay) { return (sum_s += replay.predicted_s) > kTogether_s; });
+  if (enough != replays.end()) replays.erase(std::max(enough, replays.begin() + 1), replays.end());
+}
 
 // Some that take long enough to be measured, and not longer than needed, of different units if there are several.
 std::vector<PredictedReplay> worth_measuring(std::vector<PredictedReplay> replays) {
@@ -50,18 +58,21 @@ std::vector<PredictedReplay> worth_measuring(std::vector<PredictedReplay> replay
       if (!known && chosen.size() < kMeasured) chosen.push_back(replay);
     }
   }
+  keep_short(chosen);
   return chosen;
 }
 
-// Those with the least work for each interval, among those of many.
+// Those with the least work for each interval, among those of many; none if each has only one.
 std::vector<PredictedReplay> mostly_starts(std::vector<PredictedReplay> replays) {
   uint64_t most = 0;
   for (const auto& replay : replays) most = std::max(most, replay.intervals);
-  std::erase_if(replays, [&](const PredictedReplay& replay) { return 2 * replay.intervals < most; });
+  std::erase_if(replays,
+                [&](const PredictedReplay& replay) { return replay.intervals < 2 || 2 * replay.intervals < most; });
   std::sort(replays.begin(), replays.end(), [](const auto& a, const auto& b) {
     return a.work_s * static_cast<double>(b.intervals) < b.work_s * static_cast<double>(a.intervals);
   });
   if (replays.size() > kMeasuredStarts) replays.resize(kMeasuredStarts);
+  keep_short(replays);
   return replays;
 }
 
@@ -69,10 +80,7 @@ std::vector<PredictedReplay> mostly_starts(std::vector<PredictedReplay> replays)
 std::vector<PredictedReplay> worth_proving(std::vector<PredictedReplay> replays) {
   std::sort(replays.begin(), replays.end(), [](const auto& a, const auto& b) { return a.predicted_s > b.predicted_s; });
   if (replays.size() > kMostProved) replays.resize(kMostProved);
-  double sum_s = 0;
-  const auto enough = std::find_if(replays.begin(), replays.end(),
-                                   [&](const auto& replay) { return (sum_s += replay.predicted_s) > kProved_s; });
-  if (enough != replays.end()) replays.erase(std::max(enough, replays.begin() + 1), replays.end());
+  keep_short(replays);
   return replays;
 }
 
