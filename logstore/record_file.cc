@@ -215,19 +215,24 @@ Result<bool> RecordFile::never_reached_disk(uint64_t offset, uint64_t end) const
   return false;
 }
 
+// Decodes the header of the record that begins there. Returns what is wrong with it, or null.
+static const char* decode_header_at(RecordPlace place, std::span<const uint8_t> in, RecordHeader& header) {
+  header.offset = place.offset;
+  const char* const wrong = decode_header(in, header);
+  return wrong || header.first_item == place.item ? wrong : "record is out of sequence";
+}
+
 Result<void> RecordFile::scan(Tail tail, uint64_t size, uint64_t synced) {
   Window headers(*file_);
-  uint64_t next_item = 0;
-  for (uint64_t at = kPreambleSize; at < size;) {
+  for (RecordPlace next; next.offset < size;) {
+    const uint64_t at = next.offset;
     ASSIGN_OR_RETURN(const auto bytes, headers.get(at, kRecordHeaderSize));
-    RecordHeader record;
-    record.offset = at;
     if (bytes.size() < kRecordHeaderSize) {
       if (tail != Tail::torn) damaged_ = damage(path_, at, "file ends inside a record header");
       return {};
     }
-    const char* wrong = decode_header(bytes, record);
-    if (!wrong && record.first_item != next_item) wrong = "record is out of sequence";
+    RecordHeader record;
+    const char* wrong = decode_header_at(next, bytes, record);
     if (!wrong && record.end() > size) {
       if (tail != Tail::torn) damaged_ = damage(path_, at, "file ends inside a record");
       return {};
@@ -245,8 +250,7 @@ Result<void> RecordFile::scan(Tail tail, uint64_t size, uint64_t synced) {
       return {};
     }
     records_.push_back(record);
-    next_item += record.items;
-    at = record.end();
+    next = {record.end(), next.item + record.items};
   }
   return {};
 }
@@ -290,9 +294,7 @@ Result<std::vector<RecordHeader>> RecordFile::headers(RecordPlace from, RecordPl
     ASSIGN_OR_RETURN(const auto bytes, window.get(from.offset, kRecordHeaderSize));
     if (bytes.size() < kRecordHeaderSize) return damage(path_, from.offset, "file ends inside a record header");
     RecordHeader record;
-    record.offset = from.offset;
-    const char* wrong = decode_header(bytes, record);
-    if (!wrong && record.first_item != from.item) wrong = "record is out of sequence";
+    const char* wrong = decode_header_at(from, bytes, record);
     if (!wrong && record.end() > file_->size()) wrong = "file ends inside a record";
     if (wrong) return damage(path_, from.offset, wrong);
     found.push_back(record);

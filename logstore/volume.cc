@@ -165,11 +165,11 @@ Result<std::unique_ptr<RecordFile>> Volume::open_all_pages() const {
 // when images were written.
 Result<std::unique_ptr<RecordParts>> Volume::open_parts(const std::string& path, FileKind kind, const FileEnd& end,
                                                         std::vector<RecordPlace> ends) const {
-  if (end.size == 0 && !may_be_there(path)) return std::unique_ptr<RecordParts>();
   if (images_tail() == Tail::torn) {
     ASSIGN_OR_RETURN(auto file, open_all(path, kind, end));
-    return std::make_unique<RecordParts>(std::move(file));
+    return file ? std::make_unique<RecordParts>(std::move(file)) : nullptr;
   }
+  if (end.size == 0) return std::unique_ptr<RecordParts>();
   ASSIGN_OR_RETURN(auto file, RecordFile::open_unread(storage, path, kind, 0, 0));
   ends.push_back({end.size, end.items});
   std::ranges::sort(ends, {}, [](const RecordPlace& place) { return std::pair(place.offset, place.item); });
