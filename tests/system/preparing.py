@@ -85,7 +85,7 @@ def bounds(ctx):
     refused = ctx.redrive("prepare", "--bound", "50ms", ctx.trace)
     ctx.expect(refused.status in (1, 2) and "can" in refused.stderr, refused, "does not say which bound can be kept")
     before = 0
-    for bound in ("2s", "500ms"):
+    for bound in ("2s", "700ms", "500ms"):
         made = prepare(ctx, bound)
         redrive_all(ctx)
         images = len(marks(ctx, "image"))
