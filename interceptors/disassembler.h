@@ -26,11 +26,11 @@ class Disassembler {
   Disassembler(const Disassembler&) = delete;
   Disassembler& operator=(const Disassembler&) = delete;
 
-  // The instruction at this offset; null if there is none. Valid until the next call.
-  const cs_insn* at(std::span<const uint8_t> code, uint64_t offset) const {
+  // The instruction at this offset; null if there is none. Valid until the next call. `start`: the code's address.
+  const cs_insn* at(std::span<const uint8_t> code, uint64_t offset, uint64_t start = 0) const {
     const uint8_t* bytes = code.data() + offset;
     size_t left = code.size() - offset;
-    uint64_t address = offset;
+    uint64_t address = start + offset;
     return cs_disasm_iter(handle_, &bytes, &left, &address, instruction_) ? instruction_ : nullptr;
   }
   // Whether that instruction is of this kind (cs_group_type, x86_insn_group).

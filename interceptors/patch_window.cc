@@ -11,7 +11,9 @@
 namespace redrive {
 namespace {
 
-constexpr uint64_t kNear = 160;  // a short jump reaches 127 bytes
+constexpr uint64_t kNear = 160;           // a short jump reaches 127 bytes
+constexpr uint64_t kAround = 1 << 10;     // of a site: what matters for its window
+constexpr uint64_t kFunction = 32 << 10;  // few are longer
 constexpr uint8_t kNearJump = 0xe9;
 
 // Which instructions may move: those that touch no memory and cannot fault, or all that do not depend on where they
@@ -129,105 +131,151 @@ uint64_t replaceable_size(std::span<const uint8_t> code) {
   return begins_with({0x0f, 0x01, 0xf9}) ? 3 : 0;
 }
 
-CodeSegment::CodeSegment(Bytes code) : code_(std::move(code)), targets_(code_.size()) {
-  for (size_t at = 0; at + kJumpSize <= code_.size(); ++at) {
-    const bool near =
-        code_[at] == 0xe8 || code_[at] == 0xe9 || (at > 0 && code_[at - 1] == 0x0f && code_[at] >> 4 == 8);
-    if (!near) continue;
-    int32_t distance;
-    std::memcpy(&distance, code_.data() + at + 1, sizeof distance);
-    const int64_t target = static_cast<int64_t>(at + kJumpSize) + distance;
-    if (target >= 0 && target < static_cast<int64_t>(code_.size())) targets_[static_cast<size_t>(target)] = true;
+// Some of a segment's code. Places are offsets in the segment.
+class CodeSegment::Code {
+ public:
+  Code(uint64_t start, Bytes bytes) : start_(start), bytes_(std::move(bytes)) {}
+  uint64_t start() const { return start_; }
+  uint64_t end() const { return start_ + bytes_.size(); }
+  uint8_t operator[](uint64_t place) const { return bytes_[place - start_]; }
+  std::span<const uint8_t> from(uint64_t place) const { return std::span(bytes_).subspan(place - start_); }
+  // Null if there is none. Valid until the next call.
+  const cs_insn* instruction(uint64_t place) const {
+    return place < end() ? disassembler_.at(bytes_, place - start_, start_) : nullptr;
+  }
+  const Disassembler& disassembler() const { return disassembler_; }  // which has found that instruction
+  bool short_jump_into(uint64_t first, uint64_t end) const;
+  bool is_jump(uint64_t opcode) const;
+
+ private:
+  const uint64_t start_;
+  const Bytes bytes_;
+  const Disassembler disassembler_;
+};
+
+CodeSegment::CodeSegment(uint64_t size, ReadCode read) : read_(std::move(read)), targets_(size) {
+  constexpr uint64_t kAtOnce = 64 << 10;
+  Bytes code(1 + kAtOnce + kJumpSize - 1);  // with the byte before, and the rest of a jump that begins in these
+  for (uint64_t begin = 0; begin < size; begin += kAtOnce) {
+    const uint64_t start = begin - std::min<uint64_t>(begin, 1);
+    const auto bytes = std::span(code).first(std::min(size, begin + kAtOnce + kJumpSize - 1) - start);
+    if (read_(start, bytes) < bytes.size()) {
+      targets_.assign(size, true);  // anything may be one
+      return;
+    }
+    for (uint64_t at = begin; at < begin + kAtOnce && at + kJumpSize <= start + bytes.size(); ++at) {
+      const uint8_t* const opcode = &bytes[at - start];
+      const bool near = *opcode == 0xe8 || *opcode == 0xe9 || (at > 0 && opcode[-1] == 0x0f && *opcode >> 4 == 8);
+      if (!near) continue;
+      int32_t distance;
+      std::memcpy(&distance, opcode + 1, sizeof distance);
+      const int64_t target = static_cast<int64_t>(at + kJumpSize) + distance;
+      if (target >= 0 && target < static_cast<int64_t>(size)) targets_[static_cast<size_t>(target)] = true;
+    }
   }
 }
 
+CodeSegment::CodeSegment(Bytes code)
+    : CodeSegment(code.size(), [code](uint64_t offset, std::span<uint8_t> to) {
+        const size_t size = std::min<uint64_t>(to.size(), code.size() - std::min<uint64_t>(offset, code.size()));
+        std::copy_n(code.begin() + static_cast<ptrdiff_t>(offset), size, to.begin());
+        return size;
+      }) {}
+
+// The code that is no further away from the place than this, which lies in the segment.
+CodeSegment::Code CodeSegment::around(uint64_t place, uint64_t distance) const {
+  const uint64_t start = place - std::min(place, distance);
+  Bytes code(std::min<uint64_t>(targets_.size(), place + distance) - start);
+  code.resize(read_(start, code));
+  return {start, std::move(code)};
+}
+
 // Disassembles the surrounding code, from the first offset from which this reaches `first`.
-bool CodeSegment::short_jump_into(uint64_t first, uint64_t end) const {
-  const Disassembler disassembler;
-  const uint64_t furthest = first > 2 * kNear ? first - 2 * kNear : 0;
-  for (uint64_t from = furthest; from < furthest + 16 && from < first; ++from) {
+bool CodeSegment::Code::short_jump_into(uint64_t first, uint64_t end) const {
+  const uint64_t furthest = std::max(start_, first - std::min(first, 2 * kNear));
+  for (uint64_t begin = furthest; begin < furthest + 16 && begin < first; ++begin) {
     bool met = false, found = false;
-    for (uint64_t at = from; at < std::min<uint64_t>(code_.size(), end + kNear);) {
+    for (uint64_t at = begin; at < std::min(this->end(), end + kNear);) {
       met |= at == first;
       if (!met && at > first) break;
-      const cs_insn* instruction = disassembler.at(code_, at);
-      if (!instruction) {
-        const uint64_t size = unknown_size(std::span(code_).subspan(at));
+      const cs_insn* const found_there = instruction(at);
+      if (!found_there) {
+        const uint64_t size = unknown_size(from(at));
         if (size == 0) break;
         at += size;
         continue;
       }
-      if (disassembler.in_group(CS_GRP_JUMP) && instruction->detail->x86.operands[0].type == X86_OP_IMM) {
-        const auto target = static_cast<uint64_t>(instruction->detail->x86.operands[0].imm);
+      const cs_x86_op& operand = found_there->detail->x86.operands[0];
+      if (disassembler_.in_group(CS_GRP_JUMP) && operand.type == X86_OP_IMM) {
+        const auto target = static_cast<uint64_t>(operand.imm);
         found |= target > first && target < end;
       }
-      at += instruction->size;
+      at += found_there->size;
     }
     if (met) return found;
   }
   return true;
 }
 
-bool CodeSegment::jumped_into(uint64_t first, uint64_t end) const {
+bool CodeSegment::jumped_into(const Code& code, uint64_t first, uint64_t end) const {
   for (uint64_t at = first + 1; at < end; ++at) {
     if (targets_[at]) return true;
   }
-  return short_jump_into(first, end);
+  return code.short_jump_into(first, end);
 }
 
-std::optional<PatchWindow> CodeSegment::window_behind(uint64_t site, uint64_t size) const {
-  const Disassembler disassembler;
+std::optional<PatchWindow> CodeSegment::window_behind(const Code& code, uint64_t site, uint64_t size) const {
   const uint64_t behind = site + size;
   uint64_t end = behind;
   uint32_t displacements = 0;
   bool ends_in_jump = false, left = false;
-  while (end < site + kJumpSize && end < code_.size()) {
-    const cs_insn* instruction = disassembler.at(code_, end);
+  while (end < site + kJumpSize && end < code.end()) {
+    const cs_insn* instruction = code.instruction(end);
     if (!instruction) break;
-    const bool short_jump = !left && instruction->size == kShortJumpSize && is_short_jump(code_[end]);
+    const bool short_jump = !left && instruction->size == kShortJumpSize && is_short_jump(code[end]);
     if (short_jump && end + kShortJumpSize >= site + kJumpSize) {
       ends_in_jump = true;
       end += kShortJumpSize;
       break;
     }
-    const uint8_t near_jump = left ? 0 : near_jump_distance(std::span(code_).subspan(end));
+    const uint8_t near_jump = left ? 0 : near_jump_distance(code.from(end));
     const bool leaves_now = !left && leaves(*instruction);
-    const bool moves = near_jump || leaves_now || movable(disassembler, *instruction, Operands::any);
+    const bool moves = near_jump || leaves_now || movable(code.disassembler(), *instruction, Operands::any);
     if (left ? !is_padding(*instruction) : !moves) break;
     const uint8_t at = near_jump ? near_jump : displacement_at(*instruction);
     if (at && !left) displacements |= uint32_t{1} << (end - behind + at);
-    left |= leaves_now || (near_jump && code_[end] == kNearJump);
+    left |= leaves_now || (near_jump && code[end] == kNearJump);
     end += instruction->size;
   }
-  if (end < site + kJumpSize || end > code_.size() || jumped_into(site, end)) return std::nullopt;
+  if (end < site + kJumpSize || end > code.end() || jumped_into(code, site, end)) return std::nullopt;
   return PatchWindow{0, static_cast<uint8_t>(end - behind), displacements, ends_in_jump};
 }
 
 std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
-  if (site >= code_.size()) return std::nullopt;
-  const uint64_t size = replaceable_size(std::span(code_).subspan(site));
+  if (site >= targets_.size()) return std::nullopt;
+  const Code code = around(site, kAround);
+  const uint64_t size = site < code.end() ? replaceable_size(code.from(site)) : 0;
   if (size == 0) return std::nullopt;
-  if (const auto behind = window_behind(site, size)) return behind;
-  if (code_[site + 1] != 0x05) return std::nullopt;
+  if (const auto behind = window_behind(code, site, size)) return behind;
+  if (code[site + 1] != 0x05) return std::nullopt;
   // mov $number, %eax or %rax
   const auto preceded_by = [&](std::initializer_list<uint8_t> opcode, uint64_t size) {
-    return site >= size && std::equal(opcode.begin(), opcode.end(), code_.begin() + static_cast<int64_t>(site - size));
+    return site - code.start() >= size && std::equal(opcode.begin(), opcode.end(), code.from(site - size).begin());
   };
   const uint8_t before = preceded_by({0xb8}, 5) ? 5 : preceded_by({0x48, 0xc7, 0xc0}, 7) ? 7 : 0;
-  if (before && !jumped_into(site - before, site)) return PatchWindow{before, 0};
+  if (before && !jumped_into(code, site - before, site)) return PatchWindow{before, 0};
   return std::nullopt;
 }
 
 // Whether these bytes, which look like a jump's opcode, are one, and not the end of one instruction with the beginning
 // of the next. Code is disassembled from so far before them that it does not matter whether that start is inside an
 // instruction.
-bool CodeSegment::is_jump(uint64_t opcode) const {
+bool CodeSegment::Code::is_jump(uint64_t opcode) const {
   constexpr uint64_t kEnough = 256, kPrefixes = 2;  // prefixes: notrack and REX
-  const Disassembler disassembler;
-  for (uint64_t at = opcode - std::min(opcode, kEnough); at <= opcode;) {
-    const cs_insn* const instruction = disassembler.at(code_, at);
-    const uint64_t next = at + (instruction ? instruction->size : 1);
-    if (next > opcode) return instruction && disassembler.in_group(X86_GRP_JUMP) && opcode - at <= kPrefixes;
+  for (uint64_t at = std::max(start_, opcode - std::min(opcode, kEnough)); at <= opcode;) {
+    const cs_insn* const found = instruction(at);
+    const uint64_t next = at + (found ? found->size : 1);
+    if (next > opcode) return found && disassembler_.in_group(X86_GRP_JUMP) && opcode - at <= kPrefixes;
     at = next;
   }
   return false;
@@ -236,8 +284,8 @@ bool CodeSegment::is_jump(uint64_t opcode) const {
 // Whether a jump through a nearby table may lead to a byte after the first one: jmp *table(,index,8), or a jmp
 // *register right after a load from such a table or from a table of distances (movslq (table,index,4), register). If
 // the table cannot be found, it may lead anywhere.
-bool CodeSegment::table_leads_into(uint64_t first, uint64_t end, uint64_t start, const Read& read) const {
-  constexpr uint64_t kFunction = 32 << 10;         // few are longer
+bool CodeSegment::table_leads_into(const Code& code, uint64_t first, uint64_t end, uint64_t start,
+                                   const Read& read) const {
   constexpr uint64_t kLoad = 24;                   // bytes from a load to its jump
   constexpr unsigned kDistance = 2, kAddress = 3;  // the logarithms of the sizes of entries
   struct Load {
@@ -245,25 +293,24 @@ bool CodeSegment::table_leads_into(uint64_t first, uint64_t end, uint64_t start,
     unsigned scale = 0;
   };
   const auto loads_by = [&](uint64_t modrm, unsigned scale) {  // base, index and scale, possibly a displacement
-    return modrm + 1 < code_.size() && (code_[modrm] & 7) == 4 && code_[modrm] >> 6 != 3 &&
-           code_[modrm + 1] >> 6 == scale;
+    return modrm + 1 < code.end() && (code[modrm] & 7) == 4 && code[modrm] >> 6 != 3 && code[modrm + 1] >> 6 == scale;
   };
   // The place relative to the segment's start, if the nearest lea before the load set the base register.
   const auto table_of = [&](uint64_t modrm, uint8_t rex) -> std::optional<int64_t> {
-    const uint8_t mode = code_[modrm] >> 6;
-    const bool no_base = mode == 0 && (code_[modrm + 1] & 7) == 5;
+    const uint8_t mode = code[modrm] >> 6;
+    const bool no_base = mode == 0 && (code[modrm + 1] & 7) == 5;
     const size_t size = mode == 1 ? sizeof(int8_t) : mode == 2 || no_base ? sizeof(int32_t) : 0;
     int32_t displacement = 0;
-    if (modrm + 2 + size > code_.size()) return std::nullopt;
-    std::memcpy(&displacement, code_.data() + modrm + 2, size);
+    if (modrm + 2 + size > code.end()) return std::nullopt;
+    std::memcpy(&displacement, code.from(modrm + 2).data(), size);
     if (no_base) return displacement - static_cast<int64_t>(start);
     if (displacement != 0) return std::nullopt;  // rbp and r13 have one of zero, because the encoding demands it
-    const uint8_t base = code_[modrm + 1] & 7, extension = rex & 1;
-    for (uint64_t at = modrm; at-- > modrm - std::min(modrm, kFunction);) {
-      const bool lea = at + 7 <= code_.size() && code_[at] == (0x48 | extension << 2) && code_[at + 1] == 0x8d &&
-                       code_[at + 2] == (base << 3 | 5);
+    const uint8_t base = code[modrm + 1] & 7, extension = rex & 1;
+    for (uint64_t at = modrm; at-- > std::max(code.start(), modrm - std::min(modrm, kFunction));) {
+      const bool lea = at + 7 <= code.end() && code[at] == (0x48 | extension << 2) && code[at + 1] == 0x8d &&
+                       code[at + 2] == (base << 3 | 5);
       if (!lea) continue;
-      std::memcpy(&displacement, &code_[at + 3], sizeof displacement);
+      std::memcpy(&displacement, code.from(at + 3).data(), sizeof displacement);
       return static_cast<int64_t>(at + 7) + displacement;
     }
     return std::nullopt;
@@ -278,25 +325,25 @@ bool CodeSegment::table_leads_into(uint64_t first, uint64_t end, uint64_t start,
       std::memcpy(&target, &bytes[at], std::min<size_t>(sizeof target, size - at));
       std::memcpy(&distance, &bytes[at], sizeof distance);
       target = scale == kDistance ? *table + distance : target - static_cast<int64_t>(start);
-      if (target < 0 || target >= static_cast<int64_t>(code_.size())) break;  // the end of the table
+      if (target < 0 || target >= static_cast<int64_t>(targets_.size())) break;  // the end of the table
       if (target > static_cast<int64_t>(first) && target < static_cast<int64_t>(end)) return true;
     }
     return false;
   };
   Load load;
-  const uint64_t last = std::min<uint64_t>(code_.size(), first + kFunction);
-  for (uint64_t at = first - std::min(first, kFunction); at + 1 < last; ++at) {
-    if (code_[at] == 0x63 && loads_by(at + 1, kDistance)) load = {at + 1, kDistance};
-    if (code_[at] == 0x8b && loads_by(at + 1, kAddress)) load = {at + 1, kAddress};
-    if (code_[at] != 0xff) continue;
-    const bool by_register = code_[at + 1] >> 3 == 0x1c;  // ff e0 to ff e7
-    const bool by_table = (code_[at + 1] & 0x38) == 0x20 && loads_by(at + 1, kAddress);
+  const uint64_t last = std::min<uint64_t>(code.end(), first + kFunction);
+  for (uint64_t at = std::max(code.start(), first - std::min(first, kFunction)); at + 1 < last; ++at) {
+    if (code[at] == 0x63 && loads_by(at + 1, kDistance)) load = {at + 1, kDistance};
+    if (code[at] == 0x8b && loads_by(at + 1, kAddress)) load = {at + 1, kAddress};
+    if (code[at] != 0xff) continue;
+    const bool by_register = code[at + 1] >> 3 == 0x1c;  // ff e0 to ff e7
+    const bool by_table = (code[at + 1] & 0x38) == 0x20 && loads_by(at + 1, kAddress);
     const bool by_loaded = by_register && load.at && at - load.at < kLoad;
-    if (!(by_loaded || by_table) || !is_jump(at)) continue;
+    if (!(by_loaded || by_table) || !code.is_jump(at)) continue;
     if (by_loaded) {
-      if (leads_into(table_of(load.at, load.at < 2 ? 0 : code_[load.at - 2]), load.scale)) return true;
+      if (leads_into(table_of(load.at, load.at < code.start() + 2 ? 0 : code[load.at - 2]), load.scale)) return true;
     } else {
-      const uint8_t rex = at > 0 && code_[at - 1] >> 4 == 4 ? code_[at - 1] : 0;
+      const uint8_t rex = at > code.start() && code[at - 1] >> 4 == 4 ? code[at - 1] : 0;
       if (leads_into(table_of(at + 1, rex), kAddress)) return true;
     }
   }
@@ -304,34 +351,35 @@ bool CodeSegment::table_leads_into(uint64_t first, uint64_t end, uint64_t start,
 }
 
 std::optional<PatchWindow> CodeSegment::window_at(uint64_t place, uint64_t start, const Read& read) const {
-  if (place >= code_.size()) return std::nullopt;
-  const auto window = window_behind(place, 0);
-  const Disassembler disassembler;
-  const cs_insn* const instruction = disassembler.at(code_, place);
+  if (place >= targets_.size()) return std::nullopt;
+  const Code code = around(place, kAround + 2 * kFunction);
+  const auto window = window_behind(code, place, 0);
+  const cs_insn* const instruction = code.instruction(place);
   const bool alone = instruction && instruction->size >= kJumpSize;
-  if (window && !alone && table_leads_into(place, place + window->after, start, read)) return std::nullopt;
+  if (window && !alone && table_leads_into(code, place, place + window->after, start, read)) return std::nullopt;
   return window;
 }
 
 std::optional<PatchWindow> CodeSegment::counter_window(uint64_t site, uint64_t size) const {
-  if (site > code_.size() || size > code_.size() - site) return std::nullopt;
-  return window_behind(site, size);
+  if (site > targets_.size() || size > targets_.size() - site) return std::nullopt;
+  return window_behind(around(site, kAround), site, size);
 }
 
 std::optional<PatchWindow> CodeSegment::window(uint64_t site, const std::vector<uint8_t>& front) const {
-  if (site + kSyscallSize > code_.size()) return std::nullopt;
-  if (const auto behind = window_behind(site, kSyscallSize)) return behind;
-  const Disassembler disassembler;
+  if (site + kSyscallSize > targets_.size()) return std::nullopt;
+  const Code code = around(site, kAround);
+  if (const auto behind = window_behind(code, site, kSyscallSize)) return behind;
   uint64_t start = site;
   for (const uint8_t length : front) {
-    if (length > start) break;
+    if (length > start - code.start()) break;
     start -= length;
-    const cs_insn* instruction = disassembler.at(code_, start);
-    if (!instruction || instruction->size != length || !movable(disassembler, *instruction, Operands::registers)) {
+    const cs_insn* instruction = code.instruction(start);
+    if (!instruction || instruction->size != length ||
+        !movable(code.disassembler(), *instruction, Operands::registers)) {
       break;
     }
     if (site - start < kJumpSize) continue;
-    if (jumped_into(start, site)) break;
+    if (jumped_into(code, start, site)) break;
     return PatchWindow{static_cast<uint8_t>(site - start), 0};
   }
   return std::nullopt;

@@ -40,6 +40,11 @@ struct PatchWindow {
 // The executable segment of a file.
 class CodeSegment {
  public:
+  // Reads code into `to`, from this offset in the segment on. Returns how many bytes there were.
+  using ReadCode = std::function<size_t(uint64_t offset, std::span<uint8_t> to)>;
+  // Reads all of the code once, to find what jumps where, and what is near a site again when the site is asked for:
+  // segments are large, and memory that is used for the first time is not cheap. The code must not change.
+  CodeSegment(uint64_t size, ReadCode read);
   explicit CodeSegment(Bytes code);
 
   // The window for the syscall, rdtsc or rdtscp instruction at this offset. None if no window is known to be safe:
@@ -60,15 +65,15 @@ class CodeSegment {
   std::optional<PatchWindow> window_at(uint64_t place, uint64_t start, const Read& read) const;
 
  private:
-  std::optional<PatchWindow> window_behind(uint64_t site, uint64_t size) const;
+  class Code;
+  Code around(uint64_t place, uint64_t distance) const;
+  std::optional<PatchWindow> window_behind(const Code& code, uint64_t site, uint64_t size) const;
   // Whether something jumps to a byte after the window's first one.
-  bool jumped_into(uint64_t first, uint64_t end) const;
-  bool short_jump_into(uint64_t first, uint64_t end) const;
-  bool is_jump(uint64_t opcode) const;
-  bool table_leads_into(uint64_t first, uint64_t end, uint64_t start, const Read& read) const;
+  bool jumped_into(const Code& code, uint64_t first, uint64_t end) const;
+  bool table_leads_into(const Code& code, uint64_t first, uint64_t end, uint64_t start, const Read& read) const;
 
-  Bytes code_;
-  std::vector<bool> targets_;  // of everything that looks like a near jump or call
+  const ReadCode read_;
+  std::vector<bool> targets_;  // of everything that looks like a near jump or call; one for each byte of the code
 };
 
 }  // namespace redrive

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "supervisor/tier/mapped_code.h"
 
 namespace redrive {
 namespace {
@@ -26,20 +27,6 @@ Bytes contents_of(const Mapping& mapping) {
   const ssize_t got = ::read(file.get(), contents.data(), contents.size());
   contents.resize(got < 0 ? 0 : static_cast<size_t>(got));
   return contents;
-}
-
-// Reads from an address up to the first unreadable page: a mapping may be much longer than its file.
-Bytes read_readable(const Memory& memory, Address start, uint64_t length) {
-  constexpr uint64_t kAtOnce = 4 << 20;
-  Bytes bytes;
-  while (bytes.size() < length) {
-    const size_t had = bytes.size(), wanted = std::min(kAtOnce, length - had);
-    bytes.resize(had + wanted);
-    const size_t got = memory.read_some(start + had, bytes.data() + had, wanted);
-    bytes.resize(had + got);
-    if (got < wanted) break;
-  }
-  return bytes;
 }
 
 }  // namespace
@@ -90,7 +77,7 @@ bool CodeSegments::is_unchanging(const Mapping& mapping) {
 }
 
 const CodeSegment& CodeSegments::code_of(Segment& segment, const Memory& memory, const Mapping& mapping) {
-  if (!segment.code) segment.code.emplace(read_readable(memory, mapping.start, mapping.length()));
+  if (!segment.code) segment.code.emplace(mapped_code(memory, mapping));
   return *segment.code;
 }
 

@@ -1,7 +1,9 @@
 // The parts of the in-process tier: windows around syscall instructions, trampolines, cpuid in files, the table of
 // calls, and restored memory.
 #include <elf.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +11,10 @@
 #include <iterator>
 #include <set>
 
+#include "base/fd.h"
+#include "base/page.h"
 #include "base/remote.h"
+#include "checkpoint/address_space.h"
 #include "interceptors/gate_calls.h"
 #include "interceptors/patch_window.h"
 #include "interceptors/syscall_table.h"
@@ -17,6 +22,8 @@
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/record/code/patch_plans.h"
 #include "supervisor/tier/gate.h"
+#include "supervisor/tier/mapped_code.h"
+#include "supervisor/tier/trampoline.h"
 #include "tests/unit/unit_test.h"
 
 namespace redrive {
@@ -104,6 +111,82 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
   CHECK_FALSE(segment_of(compare, jump_to(514)).window(512));
   CHECK(segment_of(compare, jump_to(512)).window(512));
   CHECK_FALSE(segment_of(compare).window(1023));
+}
+
+TEST_CASE("near jumps are found wherever they lie in a long segment") {
+  constexpr uint64_t kSite = 512, kSize = 200000;
+  const Bytes call{0x0f, 0x05, 0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff, 0x77, 0x02, 0xc3};
+  const auto segment_with = [&](const Bytes& code, uint64_t place) {
+    Bytes segment(kSize, 0x90);
+    std::copy(call.begin(), call.end(), segment.begin() + kSite);
+    std::copy(code.begin(), code.end(), segment.begin() + static_cast<ptrdiff_t>(place));
+    return CodeSegment(std::move(segment));
+  };
+  // Code is read in pieces of 64 KiB.
+  for (const uint64_t near : {uint64_t{0x10000}, uint64_t{0x20000}, kSize - 8}) {
+    for (uint64_t place = near - 8; place < near + 3; ++place) {
+      CAPTURE(place);
+      CHECK_FALSE(segment_with(jump(place, kSite + 2, kJumpSize), place).window(kSite));
+      CHECK(segment_with(jump(place, kSite, kJumpSize), place).window(kSite));
+      Bytes conditional{0x0f, 0x84, 0, 0, 0, 0};
+      const auto distance = static_cast<int32_t>(kSite + 2 - (place + conditional.size()));
+      std::memcpy(&conditional[2], &distance, sizeof distance);
+      if (place + conditional.size() <= kSize) CHECK_FALSE(segment_with(conditional, place).window(kSite));
+    }
+  }
+  // Code that cannot be read may do anything.
+  Bytes readable(1024, 0x90);
+  std::copy(call.begin(), call.end(), readable.begin() + kSite);
+  const auto read = [&](uint64_t offset, std::span<uint8_t> to) {
+    const size_t size = std::min<uint64_t>(to.size(), readable.size() - std::min<uint64_t>(offset, readable.size()));
+    std::copy_n(readable.begin() + static_cast<ptrdiff_t>(offset), size, to.begin());
+    return size;
+  };
+  CHECK(CodeSegment(readable.size(), read).window(kSite));
+  CHECK_FALSE(CodeSegment(readable.size() + 1, read).window(kSite));
+}
+
+TEST_CASE("mapped code is what the file holds and the process has changed, as it was before it is patched") {
+  constexpr uint64_t kSite = 512, kPages = 40;
+  const Bytes call{0x0f, 0x05, 0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff, 0x77, 0x02, 0xc3};
+  Bytes contents(kPages * kPageSize - 100, 0x90);
+  for (uint64_t page = 0; page + 1 < kPages; ++page) {
+    std::copy(call.begin(), call.end(), contents.begin() + static_cast<ptrdiff_t>(page * kPageSize + kSite));
+  }
+  char path[] = "/tmp/redrive-code-XXXXXX";
+  const Fd file(mkostemp(path, O_CLOEXEC));
+  REQUIRE_EQ(write(file.get(), contents.data(), contents.size()), static_cast<ssize_t>(contents.size()));
+  const uint64_t length = (kPages + 3) * kPageSize;  // longer than the file
+  void* const mapped = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.get(), 0);
+  REQUIRE_NE(mapped, MAP_FAILED);
+  auto* const code = static_cast<uint8_t*>(mapped);
+  // The program has changed two pages: in one, a jump leads into the window of page 2; the other has no call.
+  const uint64_t into = 2 * kPageSize + kSite + 2, from = 20 * kPageSize;
+  const Bytes jumping = jump(from, into, kJumpSize);
+  std::copy(jumping.begin(), jumping.end(), code + from);
+  std::fill_n(code + 5 * kPageSize + kSite, call.size(), 0x90);
+
+  const auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  const auto mappings = read_mappings(getpid());
+  REQUIRE(mappings);
+  const Mapping* const found = mapping_at(*mappings, reinterpret_cast<Address>(mapped));
+  REQUIRE(found);
+  Mapping mapping = *found;
+  SUBCASE("from the file") {}
+  SUBCASE("from memory, if the file is not found") { ++mapping.inode; }
+  const CodeSegment segment = mapped_code(*memory, mapping);
+  std::fill_n(code + kPageSize, kPageSize, 0xcc);  // what is written later is not seen
+  const auto has_window = [&](uint64_t page) { return segment.window(page * kPageSize + kSite).has_value(); };
+  CHECK(has_window(0));
+  CHECK(has_window(1));
+  CHECK_FALSE(has_window(2));
+  CHECK(has_window(3));
+  CHECK_FALSE(has_window(5));
+  CHECK_FALSE(has_window(kPages - 1));
+  CHECK_FALSE(has_window(kPages + 1));
+  munmap(mapped, length);
+  unlink(path);
 }
 
 TEST_CASE("a place's window may end in any short jump, to its own start too") {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "supervisor/tier/mapped_code.h"
+
 namespace redrive {
 
 CodeSite& CodePlan::site(uint64_t at) {
@@ -14,12 +16,7 @@ CodeSite& CodePlan::site(uint64_t at) {
 
 std::optional<PatchWindow> CodePlan::examine(CodeSite& site, const Memory& memory, const Mapping& mapping) {
   if (std::exchange(site.examined, true)) return site.window;
-  if (!code_) {
-    // Nothing is patched yet: what is ready has been examined.
-    Bytes code(mapping.length());
-    code.resize(memory.read_some(mapping.start, code.data(), code.size()));
-    code_.emplace(std::move(code));
-  }
+  if (!code_) code_.emplace(mapped_code(memory, mapping));  // nothing is patched yet: what is ready has been examined
   const uint64_t at = site.offset - offset_;
   switch (site.kind) {
     case SiteKind::syscall:
