@@ -4,6 +4,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <new>
 
@@ -339,29 +340,62 @@ Result<std::span<const RecordHeader>> RecordParts::from(uint64_t item) const {
   return records_from(part->records, item);
 }
 
-// The first bytes of a buffer, whatever they are. A new buffer is cheaper than a copy of what is not needed.
-static std::span<uint8_t> first_of(Bytes& buffer, size_t size) {
-  if (buffer.size() < size) buffer = Bytes(size);
-  return std::span(buffer).first(size);
+std::span<uint8_t> Unpacker::Buffer::first(size_t size) {
+  if (size_ < size) {
+    data_.reset();
+    size_ = std::bit_ceil(size);
+    data_ = std::make_unique_for_overwrite<uint8_t[]>(size_);
+  }
+  return {data_.get(), size};
 }
 
-Result<std::span<const uint8_t>> RecordFile::unpacked(const RecordHeader& record, std::span<const uint8_t> stored,
-                                                      Unpacker& unpacker) const {
+Result<void> RecordFile::verify(const RecordHeader& record, std::span<const uint8_t> stored) const {
   if (stored.size() < record.length) return damage(path_, record.offset, "file ends inside a record");
   if (hash64(stored) != record.checksum) return damage(path_, record.offset, "record does not match its checksum");
-  if (!record.packed) return stored;
+  return {};
+}
+
+// Reads what is stored of the payload, and verifies it.
+Result<void> RecordFile::read_stored(const RecordHeader& record, std::span<uint8_t> to) const {
+  ASSIGN_OR_RETURN(const size_t n, file_->read(record.offset + kRecordHeaderSize, to));
+  return verify(record, to.first(n));
+}
+
+Result<void> RecordFile::unpack(const RecordHeader& record, std::span<const uint8_t> stored, std::span<uint8_t> to,
+                                Unpacker& unpacker) const {
   if (!unpacker.context_) unpacker.context_.reset(ZSTD_createDCtx());
   if (!unpacker.context_) no_memory();
-  const std::span<uint8_t> raw = first_of(unpacker.raw_, record.raw_length);
-  const size_t n = ZSTD_decompressDCtx(unpacker.context_.get(), raw.data(), raw.size(), stored.data(), stored.size());
-  if (ZSTD_isError(n) || n != raw.size()) return damage(path_, record.offset, "record cannot be unpacked");
+  const size_t n = ZSTD_decompressDCtx(unpacker.context_.get(), to.data(), to.size(), stored.data(), stored.size());
+  if (ZSTD_isError(n) || n != to.size()) return damage(path_, record.offset, "record cannot be unpacked");
+  return {};
+}
+
+// Of what was verified.
+Result<std::span<const uint8_t>> RecordFile::unpacked(const RecordHeader& record, std::span<const uint8_t> stored,
+                                                      Unpacker& unpacker) const {
+  if (!record.packed) return stored;
+  const std::span<uint8_t> raw = unpacker.raw_.first(record.raw_length);
+  TRY(unpack(record, stored, raw, unpacker));
   return std::span<const uint8_t>(raw);
 }
 
 Result<std::span<const uint8_t>> RecordFile::payload(const RecordHeader& record, Unpacker& unpacker) const {
-  const std::span<uint8_t> stored = first_of(unpacker.stored_, record.length);
-  ASSIGN_OR_RETURN(const size_t n, file_->read(record.offset + kRecordHeaderSize, stored));
-  return unpacked(record, stored.first(n), unpacker);
+  const std::span<uint8_t> stored = unpacker.stored_.first(record.length);
+  TRY(read_stored(record, stored));
+  return unpacked(record, stored, unpacker);
+}
+
+Result<Bytes> RecordFile::payload(const RecordHeader& record) const {
+  Bytes raw(record.raw_length);
+  if (!record.packed) {
+    TRY(read_stored(record, raw));
+    return raw;
+  }
+  Unpacker unpacker;
+  const std::span<uint8_t> stored = unpacker.stored_.first(record.length);
+  TRY(read_stored(record, stored));
+  TRY(unpack(record, stored, raw, unpacker));
+  return raw;
 }
 
 Result<void> RecordFile::for_each_payload(
@@ -370,16 +404,11 @@ Result<void> RecordFile::for_each_payload(
   Unpacker unpacker;
   for (const auto& record : records_) {
     ASSIGN_OR_RETURN(const auto stored, window.get(record.offset + kRecordHeaderSize, record.length));
+    TRY(verify(record, stored));
     ASSIGN_OR_RETURN(const auto payload, unpacked(record, stored, unpacker));
     TRY(visit(record, payload));
   }
   return {};
-}
-
-Result<Bytes> RecordFile::payload(const RecordHeader& record) const {
-  Unpacker unpacker;  // which is new: its buffers are as large as the record
-  TRY(payload(record, unpacker));
-  return std::move(record.packed ? unpacker.raw_ : unpacker.stored_);
 }
 
 std::vector<Error> RecordFile::check() const {

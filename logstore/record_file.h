@@ -138,9 +138,17 @@ class Unpacker {
   struct Free {
     void operator()(ZSTD_DCtx* context) const;
   };
+  // Memory whose contents do not matter. What is not used of it costs nothing.
+  class Buffer {
+   public:
+    std::span<uint8_t> first(size_t size);
+
+   private:
+    std::unique_ptr<uint8_t[]> data_;
+    size_t size_ = 0;
+  };
   std::unique_ptr<ZSTD_DCtx, Free> context_;  // exists from the first packed record on
-  Bytes stored_;
-  Bytes raw_;
+  Buffer stored_, raw_;
 };
 
 // How a file may end.
@@ -196,6 +204,10 @@ class RecordFile {
   Result<void> read_preamble(FileKind kind, uint32_t id, uint32_t sub_id) const;
   Result<void> scan(Tail tail, uint64_t size, uint64_t synced);
   Result<bool> never_reached_disk(uint64_t offset, uint64_t end) const;
+  Result<void> verify(const RecordHeader& record, std::span<const uint8_t> stored) const;
+  Result<void> read_stored(const RecordHeader& record, std::span<uint8_t> to) const;
+  Result<void> unpack(const RecordHeader& record, std::span<const uint8_t> stored, std::span<uint8_t> to,
+                      Unpacker& unpacker) const;
   Result<std::span<const uint8_t>> unpacked(const RecordHeader& record, std::span<const uint8_t> stored,
                                             Unpacker& unpacker) const;
 
