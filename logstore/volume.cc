@@ -340,8 +340,10 @@ IntervalIndex Volume::first_interval(UnitId unit) const {
 
 EventIndex Volume::end_event(UnitId unit) const {
   const EventIndex first = first_event(unit);
-  const auto read = segment(unit);
-  if (read) return *read ? (*read)->end() : first;
+  if (!end) {  // the journal of a finished recording says it
+    const auto read = segment(unit);
+    if (read) return *read ? (*read)->end() : first;
+  }
   if (const auto place = short_units.find(unit); place != short_units.end()) return first + place->second.events;
   const auto known = end_of(TraceFiles::segment_name(unit));
   return first + (known ? known->items : 0);

@@ -92,8 +92,8 @@ void Seat::move_to(int processor) {
 
 void Seat::move(int processor) {
   {
+    if (stays()) return;
     const Lock lock(mutex_);
-    if (used_ns() < stays_until_ns_) return;
     move_to(processor);
   }
   if (moved_) moved_(processor);
@@ -111,7 +111,7 @@ void Seat::stay_on_first(uint64_t cpu_ns) {
 
 bool Seat::stays() const {
   const Lock lock(mutex_);
-  return used_ns() < stays_until_ns_;
+  return stays_until_ns_ > 0 && used_ns() < stays_until_ns_;
 }
 
 uint64_t Seat::cpu_ns() const {
