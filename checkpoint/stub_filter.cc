@@ -70,6 +70,7 @@ std::vector<sock_filter> stub_filter(Address call, AddressRange memory, const St
     FilterProgram::Place waits;
     program.load_number();
     program.if_equal(SYS_restart_syscall, allow);  // continues a futex(2) that was interrupted
+    program.if_equal(SYS_sched_yield, allow);
     for (const uint32_t number : {SYS_mmap, SYS_munmap, SYS_mprotect, SYS_madvise, SYS_mremap})
       program.if_equal(number, changes_memory);
     program.if_not_equal(SYS_futex, stop);

@@ -30,7 +30,8 @@ namespace redrive::gate {
 namespace {
 
 constexpr uint64_t kFutex = 202, kFutexWait = 0, kFutexWake = 1;  // futex(2)
-constexpr int kSpins = 600;
+constexpr uint64_t kYield = 24;                                   // sched_yield(2)
+constexpr int kSpins = 600, kYields = 8;
 
 // The same as preserved_registers_hash (registers.h).
 uint32_t registers_hash(const Registers& r) {
@@ -98,14 +99,25 @@ int64_t futex(const Message& message, uint64_t operation, uint64_t value, const 
   return execute(&regs, Phase::kernel);
 }
 
+void yield() {
+  Registers regs{};
+  regs.rax = kYield;
+  execute(&regs, Phase::kernel);
+}
+
 bool is_sent(const Message& message) { return __atomic_load_n(&message.state, __ATOMIC_ACQUIRE) == MessageState::sent; }
 
-// Waits a while for the sender, which another processor may be about to execute.
+// Waits a while for the sender, which another processor may be about to execute, or this one, if it may. To sleep and
+// to be woken takes much longer than most messages do.
 bool await(const Slot& slot, Message& message) {
   if (is_sent(message)) return true;
   for (int i = 0; i < kSpins && message.processor != slot.processor; ++i) {
     if (is_sent(message)) return true;
     __builtin_ia32_pause();
+  }
+  for (int i = 0; i < kYields; ++i) {
+    yield();
+    if (is_sent(message)) return true;
   }
   MessageState absent = MessageState::absent;
   __atomic_compare_exchange_n(&message.state, &absent, MessageState::awaited, false, __ATOMIC_SEQ_CST,
@@ -129,7 +141,15 @@ bool arrived(const Slot& slot, const Expected& expected, const Part* parts) {
   return true;
 }
 
+// The supervisor has populated the pages of what is sent: where one is read first, the kernel maps those around it,
+// too.
+void map_pages(const uint8_t* bytes, uint64_t length) {
+  constexpr uint64_t kPage = 4096;
+  for (uint64_t at = 0; at < length; at += kPage) static_cast<void>(*const_cast<const volatile uint8_t*>(bytes + at));
+}
+
 void send(const Slot& slot, const Call& call, Message& message) {
+  map_pages(bytes_of(slot, message), message.capacity);
   message.length = 0;
   for_each_input(call, slot.regs, [&](uint64_t address, uint64_t length, bool payload) {
     if (!payload) return;

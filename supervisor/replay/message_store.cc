@@ -192,10 +192,6 @@ void MessageStore::interval_starts(size_t interval, int processor) {
   payloads_->interval_starts(intervals_[interval], processor);
 }
 
-void MessageStore::interval_moves(size_t interval, int processor) {
-  payloads_->interval_moves(intervals_[interval], processor);
-}
-
 void MessageStore::interval_ended(size_t interval, std::optional<Error> failure) {
   payloads_->interval_ended(interval);
   const Lock lock(mutex_);

@@ -61,7 +61,6 @@ class MessageStore {
 
   // An interval is executed from now on, on this processor.
   void interval_starts(size_t interval, int processor);
-  void interval_moves(size_t interval, int processor);
   // An interval stands stopped before its end, and sends nothing. `count` of these continue.
   void interval_stands();
   void intervals_go_on(size_t count);
@@ -78,6 +77,7 @@ class MessageStore {
   // The forks whose children have not been taken over yet.
   std::vector<EventRef> births_left() const;
   PayloadTable& payloads() const { return *payloads_; }
+  const ExecutedEvents& events_of(size_t interval) const { return intervals_[interval]; }
 
  private:
   MessageStore(std::unique_ptr<PayloadTable> payloads, std::set<EventRef> births)

@@ -149,6 +149,23 @@ void PayloadTable::interval_starts(const ExecutedEvents& its, int processor) {
   }
 }
 
+void PayloadTable::make_room(const ExecutedEvents& its) const {
+  constexpr uint64_t kLongest = 256 << 20;
+  if (size() > kLongest) return;
+  uint64_t start = 0, end = 0;  // of messages that lie side by side
+  const auto populate = [&] {
+    if (start < end) shared_->populate(start, end - start);
+  };
+  for (const Place& place : sent_by(its)) {
+    if (offsets_[place.index] != end) {
+      populate();
+      start = offsets_[place.index];
+    }
+    end = offsets_[place.index + 1];
+  }
+  populate();
+}
+
 // Only those that read it decide by it whether to spin, so it may change under them.
 void PayloadTable::interval_moves(const ExecutedEvents& its, int processor) {
   for (const Place& place : sent_by(its)) {

@@ -57,6 +57,8 @@ class PayloadTable {
 
   // An interval that executes these events runs on this processor from now on.
   void interval_starts(const ExecutedEvents& its, int processor);
+  // Gives what these events will send its memory, unless the table is very long: a trace can say anything of lengths.
+  void make_room(const ExecutedEvents& its) const;
   void interval_moves(const ExecutedEvents& its, int processor);
   void interval_ended(size_t interval);
 

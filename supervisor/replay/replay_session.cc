@@ -80,6 +80,7 @@ class ReplaySession::Execution final : public Halt {
  private:
   const Piece& piece() const { return session_.pieces_[piece_]; }
   void begin() const {
+    session_.store_->payloads().make_room(session_.store_->events_of(piece_));
     if (session_.notes_.begins) session_.notes_.begins(piece_);
   }
   // Continues into the next piece.
@@ -314,7 +315,7 @@ void ReplaySession::note_move(Running& running, size_t piece, int processor) {
     const Lock lock(mutex_);
     running.processor = processor;
   }
-  store_->interval_moves(piece, processor);
+  store_->payloads().interval_moves(store_->events_of(piece), processor);
 }
 
 // A piece has come to its end, or as far as it could.

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "base/page.h"
 #include "base/pass_fd.h"
 #include "base/procfs.h"
 
@@ -47,6 +48,11 @@ SharedMemory::~SharedMemory() {
 void SharedMemory::clear(size_t offset, size_t length) const {
   fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
             static_cast<off_t>(length));
+}
+
+void SharedMemory::populate(size_t offset, size_t length) const {
+  const size_t skipped = offset % kPageSize;
+  madvise(data_ + offset - skipped, length + skipped, MADV_POPULATE_WRITE);
 }
 
 bool SharedMemory::send(int socket) const { return pass_fd(socket, file_.get()); }

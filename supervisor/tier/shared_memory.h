@@ -29,6 +29,9 @@ class SharedMemory {
   const std::string& path() const { return path_; }
   // Makes whole pages zero again, and frees their memory.
   void clear(size_t offset, size_t length) const;
+  // Gives these bytes their memory now, so that whoever comes to them first need not wait for it. Does nothing if
+  // memory is short.
+  void populate(size_t offset, size_t length) const;
   // Sends the file over a socket (unix(7), SCM_RIGHTS).
   bool send(int socket) const;
   // Nobody can find the file any more; processes that have it mapped keep the memory.

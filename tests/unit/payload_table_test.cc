@@ -42,6 +42,30 @@ TEST_CASE("messages that are longer than memory are refused, and so are those th
   CHECK_EQ(table.error().status, Status::damaged);
 }
 
+TEST_CASE("what events will send gets its memory, unless the table is very long") {
+  constexpr uint64_t kPages = 16, kLong = uint64_t{1} << 40;
+  const auto blocks = [](const PayloadTable& table) {
+    struct stat info {};
+    REQUIRE_EQ(stat(table.path().c_str(), &info), 0);
+    return static_cast<uint64_t>(info.st_blocks) * 512;
+  };
+  const NeededSend first{{1, 5}, kPages * kPageSize, 1}, second{{1, 6}, kPages * kPageSize, 1},
+      other{{2, 5}, kPageSize, 0};
+  const auto table = made({first, second, other}, 2);
+  const uint64_t before = blocks(*table);
+  table->make_room({1, 0, 5});
+  CHECK_EQ(blocks(*table), before);
+  table->make_room({1, 5, 7});
+  CHECK_GE(blocks(*table), before + 2 * kPages * kPageSize);
+  CHECK_LE(blocks(*table), before + (2 * kPages + 2) * kPageSize);
+  CHECK_FALSE(table->is_sent(*table->index({1, 5})));
+
+  const auto longer = made({first, {{2, 5}, kLong, 0}}, 2);
+  longer->make_room({1, 0, 10});
+  longer->make_room({2, 0, 10});
+  CHECK_LE(blocks(*longer), kPageSize);
+}
+
 TEST_CASE("only the needed part of a longer message is kept") {
   const auto table = made({{{1, 1}, 4, 1}, {{1, 2}, 4, 1}}, 2);
   const uint64_t first = *table->index({1, 1}), second = *table->index({1, 2});
