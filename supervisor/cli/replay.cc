@@ -3,6 +3,7 @@
 #include "supervisor/cli/replay.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -251,7 +252,17 @@ void print_summary(const Trace& trace, const Summary& summary, size_t intervals,
                                       : "no bound: see redrive prepare");
 }
 
+// Keeps memory that was freed, for all threads together (malloc(3), mallopt(3)). Replays use much memory for a short
+// time, and what the kernel gives again costs a page fault for each page: they take up to a tenth longer without this.
+void keep_freed_memory() {
+  constexpr int kArenas = 2, kLargest = 32 << 20, kMost = 256 << 20;
+  mallopt(M_ARENA_MAX, kArenas);
+  mallopt(M_MMAP_THRESHOLD, kLargest);
+  mallopt(M_TRIM_THRESHOLD, kMost);
+}
+
 Result<int> replay(const ReplayOptions& options) {
+  keep_freed_memory();
   if (!options.breaks.empty()) return replay_to_breakpoint(options);
   const auto started = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const auto engine, engine_of(options));
