@@ -23,7 +23,7 @@
 //
 // Checkpoints are placed on lines, like those of fewest_bytes.cc. A line also comes when the replay of what a unit
 // needs since the latest one has almost become as long as C, because a cut between lines takes few bytes, and one amid
-// intervals takes many.
+// intervals takes many. But where restores take most of that, the next line would come as soon, and cost images.
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
@@ -217,6 +217,7 @@ class Deadline : public Policy {
     for (const Interval* const needed : replay_set_) {
       if (needed->line == lines_.latest()) work.add(*needed);
     }
+    if (work.restore_ns > work.cpu_ns) return false;
     const uint64_t path_ns = interval.path_ns + at_ns - std::min(at_ns, interval.now_ns);
     return schedule_ns(work, path_ns) > limit_ns_ - limit_ns_ / 8;
   }

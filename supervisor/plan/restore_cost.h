@@ -10,9 +10,10 @@ inline constexpr double kRestoreBytesPerSecond = 500e6;
 
 inline double restore_s(uint64_t bytes) { return static_cast<double>(bytes) / kRestoreBytesPerSecond; }
 
-// How long it takes to map one range of a file or of memory again. A rank of Open MPI has some 280. By what
-// replays of many such ranks took, it takes some 13 ms to start, of which 5 are for its memory.
-inline constexpr double kMapping_s = 25e-6;
+// How long it takes to start an interval without its memory, in times of what an empty stub takes, and for each range
+// of a file or of memory that is mapped again. By what replays of many such took: 8 ms for a rank of Open MPI, with some
+// 280 ranges, where a stub takes 1 ms; where it takes 3.4 ms, 18 ms for such a rank, and 14 ms for a small program.
+inline constexpr double kStubs = 4, kMapping_s = 15e-6;
 
 // Seconds to restore what an interval starts from.
 inline double restore_s(const Trace& trace, UnitId unit, IntervalIndex interval) {

@@ -42,7 +42,8 @@ void Intervals::note_image(Unit& unit, const UnitState& state, uint64_t memory_b
   unit.period_ns = period_ns(memory_bytes);
   size_t mappings = 0;
   for (const auto& process : state.processes) mappings += process.mappings.size();
-  const double start_s = limits_.spawn_s + restore_s(memory_bytes) + kMapping_s * static_cast<double>(mappings);
+  const double start_s =
+      kStubs * limits_.spawn_s + restore_s(memory_bytes) + kMapping_s * static_cast<double>(mappings);
   messages_.note_restore(unit.id, static_cast<uint64_t>(start_s * 1e9));
 }
 
