@@ -11,8 +11,9 @@ inline constexpr double kRestoreBytesPerSecond = 500e6;
 inline double restore_s(uint64_t bytes) { return static_cast<double>(bytes) / kRestoreBytesPerSecond; }
 
 // How long it takes to start an interval without its memory, in times of what an empty stub takes, and for each range
-// of a file or of memory that is mapped again. By what replays of many such took: 8 ms for a rank of Open MPI, with some
-// 280 ranges, where a stub takes 1 ms; where it takes 3.4 ms, 18 ms for such a rank, and 14 ms for a small program.
+// of a file or of memory that is mapped again. By what replays of many such took: 8 ms for a rank of Open MPI, with
+// some 280 ranges, where a stub takes 1 ms; where it takes 3.4 ms, 18 ms for such a rank, and 14 ms for a small
+// program.
 inline constexpr double kStubs = 4, kMapping_s = 15e-6;
 
 // Seconds to restore what an interval starts from.
