@@ -342,9 +342,10 @@ Result<std::span<const RecordHeader>> RecordParts::from(uint64_t item) const {
 
 std::span<uint8_t> Unpacker::Buffer::first(size_t size) {
   if (size_ < size) {
-    data_.reset();
-    size_ = std::bit_ceil(size);
-    data_ = std::make_unique_for_overwrite<uint8_t[]>(size_);
+    *this = {};
+    const size_t room = std::bit_ceil(size);
+    data_ = std::make_unique_for_overwrite<uint8_t[]>(room);
+    size_ = room;
   }
   return {data_.get(), size};
 }
