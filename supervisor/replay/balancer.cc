@@ -92,8 +92,8 @@ void Seat::move_to(int processor) {
 
 void Seat::move(int processor) {
   {
-    if (stays()) return;
     const Lock lock(mutex_);
+    if (stays_here()) return;
     move_to(processor);
   }
   if (moved_) moved_(processor);
@@ -111,8 +111,10 @@ void Seat::stay_on_first(uint64_t cpu_ns) {
 
 bool Seat::stays() const {
   const Lock lock(mutex_);
-  return stays_until_ns_ > 0 && used_ns() < stays_until_ns_;
+  return stays_here();
 }
+
+bool Seat::stays_here() const { return stays_until_ns_ > 0 && used_ns() < stays_until_ns_; }
 
 uint64_t Seat::cpu_ns() const {
   const Lock lock(mutex_);

@@ -42,6 +42,7 @@ class Seat {
 
  private:
   void place(pid_t process) const REQUIRES(mutex_);
+  bool stays_here() const REQUIRES(mutex_);
   uint64_t used_ns() const REQUIRES(mutex_);
   void move_to(int processor) REQUIRES(mutex_);
 
