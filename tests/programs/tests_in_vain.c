@@ -83,9 +83,12 @@ static void wait_for_byte(enum Kind kind, int end) {
   CHECK(found == 1 && read(end, &byte, 1) == 1 && byte == 'a' + (char)kind);
 }
 
-static void compute_and_send(int end) {
+// The second time only when the other end is ready for it: otherwise there might be nothing to wait for.
+static void compute_and_send(int end, int ready) {
   uint64_t state = 88172645463325252u;
   for (int kind = 0; kind < 2 * kKinds; kind++) {
+    char go;
+    if (kind == kKinds) CHECK(read(ready, &go, 1) == 1);
     for (int i = 0; i < kComputed; i++) state ^= state << 13, state ^= state >> 7, state ^= state << 17;
     const char byte = (char)('a' + kind % kKinds);
     CHECK(state != 0 && write(end, &byte, 1) == 1);
@@ -93,11 +96,12 @@ static void compute_and_send(int end) {
 }
 
 int main(void) {
-  int ends[2];
+  int ends[2], ready[2];
   MUST(pipe(ends));
+  MUST(pipe(ready));
   const pid_t child = MUST(fork());
   if (child == 0) {
-    compute_and_send(ends[1]);
+    compute_and_send(ends[1], ready[0]);
     return 0;
   }
   struct epoll_event wanted = {.events = EPOLLIN, .data.u32 = 77};
@@ -108,6 +112,7 @@ int main(void) {
   MUST(sigaction(SIGALRM, &action, NULL));
   const struct itimerval often = {{0, 3000}, {0, 3000}};
   MUST(setitimer(ITIMER_REAL, &often, NULL));
+  CHECK(write(ready[1], "", 1) == 1);
   for (int kind = 0; kind < kKinds; kind++) wait_for_byte((enum Kind)kind, ends[0]);
   const struct itimerval never = {{0, 0}, {0, 0}};
   MUST(setitimer(ITIMER_REAL, &never, NULL));
