@@ -23,7 +23,8 @@
 //
 // Checkpoints are placed on lines, like those of fewest_bytes.cc. A line also comes when the replay of what a unit
 // needs since the latest one has almost become as long as C, because a cut between lines takes few bytes, and one amid
-// intervals takes many. But where restores take most of that, the next line would come as soon, and cost images.
+// intervals takes many. But it costs images, so it does not come where these may be
+// larger than what has been received.
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
@@ -36,6 +37,7 @@ namespace redrive {
 namespace {
 
 constexpr uint64_t kBytesOfReceive = 16;  // that a kept payload takes beside its own
+constexpr uint64_t kWritten = 4;          // about one of so many bytes of memory is written in an interval, and kept
 
 class Deadline : public Policy {
  public:
@@ -61,8 +63,10 @@ class Deadline : public Policy {
     unit.end_ns = std::max(unit.end_ns, until_ns);
   }
 
-  void on_restore_known(uint32_t id, uint64_t restore_ns) override {
-    units_.at(id).interval->restore_ns = restore_ns;
+  void on_restore_known(uint32_t id, uint64_t restore_ns, uint64_t memory_bytes) override {
+    Interval& interval = *units_.at(id).interval;
+    interval.restore_ns = restore_ns;
+    interval.memory_bytes = memory_bytes;
     happened_ns_ += restore_ns;
   }
 
@@ -141,7 +145,8 @@ class Deadline : public Policy {
     uint64_t now_ns = 0;
     uint64_t path_ns = 0;     // the longest one that leads here, or more
     uint64_t restore_ns = 0;  // what it starts from
-    uint64_t line = 0;        // the latest one before it
+    uint64_t memory_bytes = 0;
+    uint64_t line = 0;  // the latest one before it
     bool ended = false;
     bool settled = false;
     std::vector<Received> received;
@@ -214,10 +219,14 @@ class Deadline : public Policy {
     need(interval, at_ns);
     follow();
     Work work;
+    uint64_t received_bytes = 0, memory_bytes = 0;
     for (const Interval* const needed : replay_set_) {
-      if (needed->line == lines_.latest()) work.add(*needed);
+      if (needed->line != lines_.latest()) continue;
+      work.add(*needed);
+      memory_bytes += needed->memory_bytes;
+      for (size_t i = 0; i < needed->followed; ++i) received_bytes += needed->received[i].bytes;
     }
-    if (work.restore_ns > work.cpu_ns) return false;
+    if (received_bytes < memory_bytes / kWritten) return false;
     const uint64_t path_ns = interval.path_ns + at_ns - std::min(at_ns, interval.now_ns);
     return schedule_ns(work, path_ns) > limit_ns_ - limit_ns_ / 8;
   }

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "supervisor/evaluation/replay_sets.h"
+#include "supervisor/plan/restore_cost.h"
 
 namespace redrive {
 namespace {
@@ -176,7 +177,8 @@ class Deciding {
     unit.stepped = false;
     out_.intervals.push_back({id, at_ns, at_ns, std::nullopt, restore_s});
     policy_.on_checkpoint(id, ended_ns);
-    policy_.on_restore_known(id, static_cast<uint64_t>(restore_s * 1e9));
+    policy_.on_restore_known(id, static_cast<uint64_t>(restore_s * 1e9),
+                             static_cast<uint64_t>(restore_s * kRestoreBytesPerSecond));
     if (const auto end = placement_.lengths_known ? recorded_end(id, unit.intervals, at_ns) : std::nullopt) {
       policy_.on_length_known(id, *end - at_ns);
     }

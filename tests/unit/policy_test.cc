@@ -468,7 +468,7 @@ TEST_CASE("deadline: restores count") {
   for (const uint64_t restore_ns : {0, 1}) {
     const auto policy = deadline(180, 100);
     for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
-    policy->on_restore_known(1, restore_ns);
+    policy->on_restore_known(1, restore_ns, 0);
     const auto decision = policy->on_receive(2, 50, policy->on_send(1, 90, 10), 10);
     policy->on_checkpoint(2, 90);
     CHECK_EQ(kept(*policy).contains(decision.ticket), restore_ns > 0);

@@ -44,7 +44,7 @@ void Intervals::note_image(Unit& unit, const UnitState& state, uint64_t memory_b
   for (const auto& process : state.processes) mappings += process.mappings.size();
   const double start_s =
       kStubs * limits_.spawn_s + restore_s(memory_bytes) + kMapping_s * static_cast<double>(mappings);
-  messages_.note_restore(unit.id, static_cast<uint64_t>(start_s * 1e9));
+  messages_.note_restore(unit.id, static_cast<uint64_t>(start_s * 1e9), memory_bytes);
 }
 
 uint64_t Intervals::period_ns(uint64_t memory_bytes) const {

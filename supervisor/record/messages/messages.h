@@ -101,7 +101,9 @@ class Messages {
   // A checkpoint that was due was skipped: the interval goes on until this time of it at least.
   void note_skipped(UnitId unit, uint64_t until_ns) { policy_.on_skipped(unit, until_ns); }
   // How long it takes to restore what its interval starts from.
-  void note_restore(UnitId unit, uint64_t restore_ns) { policy_.on_restore_known(unit, restore_ns); }
+  void note_restore(UnitId unit, uint64_t restore_ns, uint64_t memory_bytes) {
+    policy_.on_restore_known(unit, restore_ns, memory_bytes);
+  }
   // Call this when no event of the unit follows. `ended_ns`: the length of its last interval.
   void end_unit(UnitId unit, uint64_t ended_ns);
   bool wants_checkpoint(UnitId unit, uint64_t at_ns) { return !independent_ && policy_.wants_checkpoint(unit, at_ns); }
