@@ -23,8 +23,8 @@
 //
 // Checkpoints are placed on lines, like those of fewest_bytes.cc. A line also comes when the replay of what a unit
 // needs since the latest one has almost become as long as C, because a cut between lines takes few bytes, and one amid
-// intervals takes many. But it costs images, so it does not come where these may be
-// larger than what has been received.
+// intervals takes many. But it costs images, so it does not come where these may be larger than
+// what has been received.
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
@@ -219,16 +219,18 @@ class Deadline : public Policy {
     need(interval, at_ns);
     follow();
     Work work;
+    for (const Interval* const needed : replay_set_) {
+      if (needed->line == lines_.latest()) work.add(*needed);
+    }
+    const uint64_t path_ns = interval.path_ns + at_ns - std::min(at_ns, interval.now_ns);
+    if (schedule_ns(work, path_ns) <= limit_ns_ - limit_ns_ / 8) return false;
     uint64_t received_bytes = 0, memory_bytes = 0;
     for (const Interval* const needed : replay_set_) {
       if (needed->line != lines_.latest()) continue;
-      work.add(*needed);
       memory_bytes += needed->memory_bytes;
       for (size_t i = 0; i < needed->followed; ++i) received_bytes += needed->received[i].bytes;
     }
-    if (received_bytes < memory_bytes / kWritten) return false;
-    const uint64_t path_ns = interval.path_ns + at_ns - std::min(at_ns, interval.now_ns);
-    return schedule_ns(work, path_ns) > limit_ns_ - limit_ns_ / 8;
+    return received_bytes >= memory_bytes / kWritten;
   }
 
   // ---- The end of an interval
