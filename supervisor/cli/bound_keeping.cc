@@ -13,6 +13,7 @@
 #include "supervisor/cli/progress.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/graph.h"
+#include "supervisor/plan/pace.h"
 #include "supervisor/plan/repair.h"
 #include "supervisor/replay/taking.h"
 
@@ -20,14 +21,10 @@ namespace redrive {
 namespace {
 
 constexpr double kNearlyLate = 1. / 3;  // of the bound: replays are measured before it is said that they are in time
-constexpr size_t kMeasured = 5;         // replays
-constexpr size_t kMeasuredStarts = 2;   // replays that consist of starting intervals
-constexpr double kLeastMeasured_s = 0.05, kMostMeasured_s = 0.5;  // of the predicted times of these, if there are such
-constexpr size_t kMostProved = 8;                                 // of the slowest, once the trace was repaired
-constexpr double kTogether_s = 2;  // about how long what is measured, or proved, may take together
+constexpr size_t kMostProved = 8;       // of the slowest, once the trace was repaired
+constexpr double kTogether_s = 2;       // about how long what is measured, or proved, may take together
 constexpr double kAgain = 1.1;  // what takes so much longer than predicted is measured again: the machine may be busy
-constexpr double kMostError = 0.1;  // of the pace
-constexpr double kRepaired = 0.95;  // of the bound: what takes longer is repaired, because predictions have errors
+constexpr double kRepaired = 0.9;  // of the bound: what takes longer is repaired, because predictions have errors
 // How often it is repaired: what was predicted of the repair may be wrong by as much as a checkpoint's place, and by
 // what replays then take.
 constexpr int kMostRepairs = 3;
@@ -40,57 +37,23 @@ void keep_short(std::vector<PredictedReplay>& replays) {
   if (enough != replays.end()) replays.erase(std::max(enough, replays.begin() + 1), replays.end());
 }
 
-// Some that take long enough to be measured, and not longer than needed, of different units if there are several.
-std::vector<PredictedReplay> worth_measuring(std::vector<PredictedReplay> replays) {
-  std::erase_if(replays, [](const PredictedReplay& replay) { return replay.predicted_s < kLeastMeasured_s; });
-  // The longest of those that are short enough come first, then the others, the shortest first.
-  std::sort(replays.begin(), replays.end(), [](const auto& a, const auto& b) {
-    const bool short_a = a.predicted_s <= kMostMeasured_s, short_b = b.predicted_s <= kMostMeasured_s;
-    if (short_a != short_b) return short_a;
-    return short_a ? a.predicted_s > b.predicted_s : a.predicted_s < b.predicted_s;
-  });
-  std::vector<PredictedReplay> chosen;
-  for (const bool new_unit : {true, false}) {
-    for (const auto& replay : replays) {
-      const bool known = std::any_of(chosen.begin(), chosen.end(), [&](const auto& other) {
-        return other.unit == replay.unit && (new_unit || other.interval == replay.interval);
-      });
-      if (!known && chosen.size() < kMeasured) chosen.push_back(replay);
-    }
-  }
-  keep_short(chosen);
-  return chosen;
-}
-
-// Those with the least work for each interval, among those of many; none if each has only one.
-std::vector<PredictedReplay> mostly_starts(std::vector<PredictedReplay> replays) {
-  uint64_t most = 0;
-  for (const auto& replay : replays) most = std::max(most, replay.intervals);
-  std::erase_if(replays,
-                [&](const PredictedReplay& replay) { return replay.intervals < 2 || 2 * replay.intervals < most; });
-  std::sort(replays.begin(), replays.end(), [](const auto& a, const auto& b) {
-    return a.work_s * static_cast<double>(b.intervals) < b.work_s * static_cast<double>(a.intervals);
-  });
-  if (replays.size() > kMeasuredStarts) replays.resize(kMeasuredStarts);
-  keep_short(replays);
-  return replays;
-}
-
 // The slowest.
 std::vector<PredictedReplay> worth_proving(std::vector<PredictedReplay> replays) {
   std::sort(replays.begin(), replays.end(), [](const auto& a, const auto& b) { return a.predicted_s > b.predicted_s; });
   if (replays.size() > kMostProved) replays.resize(kMostProved);
-  keep_short(replays);
   return replays;
 }
 
-// How long it takes a user, whose redrive has not re-driven anything before.
-Result<double> replay_s(const Trace& trace, const PredictedReplay& replay, const BoundKeeping& how) {
+// How long it takes a user, whose redrive has not re-driven anything before. `until`: as in plan().
+Result<double> replay_s(const Trace& trace, const PredictedReplay& replay, std::optional<EventIndex> until,
+                        const BoundKeeping& how) {
   const std::string place = fmt::format("{}:{}", replay.unit, replay.interval);
-  ASSIGN_OR_RETURN(auto started, start_redrive({"replay", "--json", "--jobs", fmt::to_string(how.jobs),
-                                                "--interception", how.in_process ? "in-process" : "stops",
-                                                std::filesystem::absolute(trace.directory()).string(), place},
-                                               0));
+  std::vector<std::string> words{"replay",         "--json",
+                                 "--jobs",         fmt::to_string(how.jobs),
+                                 "--interception", how.in_process ? "in-process" : "stops"};
+  if (until) words.insert(words.end(), {"--until", fmt::to_string(*until)});
+  words.insert(words.end(), {std::filesystem::absolute(trace.directory()).string(), place});
+  ASSIGN_OR_RETURN(auto started, start_redrive(words, 0));
   std::string said, shown;
   wait_for_redrive(std::move(started), said, [&](std::string_view text) { shown += text; });
   const auto report = nlohmann::json::parse(said, nullptr, false);
@@ -137,7 +100,7 @@ class Keeping {
  private:
   ReplayCosts costs(const Trace& trace) const {
     ReplayCosts costs = costs_of(trace, static_cast<uint32_t>(how_.jobs));
-    if (pace_) costs.pace = *pace_;
+    costs.pace = pace_;
     return costs;
   }
 
@@ -147,76 +110,47 @@ class Keeping {
     const bool nearly_late = std::any_of(replays.begin(), replays.end(), [&](const PredictedReplay& replay) {
       return replay.predicted_s > kNearlyLate * bound_s;
     });
-    if (nearly_late && (!pace_ || repaired)) {
-      TRY(repaired ? prove(trace, replays) : measure(trace, replays));
+    if (nearly_late && (measured_.empty() || repaired)) {
+      TRY(measure(trace, graph.rdg(), std::move(replays)));
       replays = predict_all(graph.rdg(), costs(trace));
     }
     return redrive::certify(replays, bound_s, costs(trace));
   }
 
-  // What every replay takes is measured with the shortest one, what intervals take to be started with replays that do
-  // little else, and then the pace with others.
-  Result<void> measure(const Trace& trace, const std::vector<PredictedReplay>& replays) {
-    Pace& pace = pace_.emplace();
-    const auto more_s = [&](const PredictedReplay& replay, double seconds) {
-      return std::max(seconds - exact_s(replay) - overhead_s(replay, costs(trace)), 0.0);
-    };
-    const auto shortest = std::ranges::min(replays, {}, &PredictedReplay::predicted_s);
-    TRY(replay_each(trace, {shortest},
-                    [&](const PredictedReplay& replay, double seconds) { pace.begin_s = more_s(replay, seconds); }));
-    double start_s = 0;
-    TRY(replay_each(trace, mostly_starts(replays), [&](const PredictedReplay& replay, double seconds) {
-      start_s = std::max(start_s, more_s(replay, seconds) / starts(replay, costs(trace).jobs));
-    }));
-    pace.start_s = start_s;
-    TRY(replay_each(trace, worth_measuring(replays), [&](const PredictedReplay& replay, double seconds) {
-      note_measured(pace, std::max(seconds - overhead_s(replay, costs(trace)), 0.0) / exact_s(replay));
-    }));
-    // Others may take longer than the slowest of these, by about as much as these differ.
-    const double error = std::min((pace.most - pace.least) / 2, kMostError * pace.most);
-    pace.times = std::max(1.0, pace.most + error);
+  // Once the trace was repaired, the slowest replays are measured, too: others than before. What those took still says
+  // what replays take.
+  Result<void> measure(const Trace& trace, const Rdg& graph, std::vector<PredictedReplay> replays) {
+    const bool first = measured_.empty();
+    auto chosen = first ? worth_measuring(std::move(replays), costs(trace).jobs) : worth_proving(std::move(replays));
+    keep_short(chosen);
+    if (first) TRY(measure_start(trace, graph, *std::ranges::max_element(chosen, {}, &PredictedReplay::predicted_s)));
+    for (const auto& replay : chosen) TRY(measure(trace, replay));
+    pace_ = fit_pace(measured_);
     return {};
   }
 
-  // If one of the slowest replays takes longer than predicted, all of the prediction is longer from then on.
-  Result<void> prove(const Trace& trace, const std::vector<PredictedReplay>& replays) {
-    Pace& pace = *pace_;
-    double longer = 1;
-    TRY(replay_each(trace, worth_proving(replays), [&](const PredictedReplay& replay, double seconds) {
-      longer = std::max(longer, seconds / exact_s(replay));
-      note_measured(pace, pace.times * seconds / exact_s(replay));
-    }));
-    pace.times *= longer;
-    pace.start_s *= longer;
-    pace.begin_s *= longer;
-    return {};
+  // What it takes to begin, and to start one interval: nothing of it is executed.
+  Result<void> measure_start(const Trace& trace, const Rdg& graph, const PredictedReplay& replay) {
+    const EventIndex first = graph.units.at(replay.unit)[replay.interval].first_event;
+    const auto planned = plan(graph, replay.unit, replay.interval, first);
+    return planned.plan ? measure(trace, predict(*planned.plan, costs(trace)), first) : Result<void>();
   }
 
-  // Without what is added because times of events are not exact.
-  static double exact_s(const PredictedReplay& replay) { return replay.predicted_s - replay.clock_error_s; }
-
-  static void note_measured(Pace& pace, double times) {
-    if (pace.measured++ == 0) pace.least = pace.most = times;
-    pace.least = std::min(pace.least, times);
-    pace.most = std::max(pace.most, times);
-  }
-
-  template <typename Note>
-  Result<void> replay_each(const Trace& trace, const std::vector<PredictedReplay>& replays, const Note& note) {
-    for (const auto& replay : replays) {
-      progress_.show(fmt::format("measuring the replay of {}:{}", replay.unit, replay.interval));
-      auto seconds = replay_s(trace, replay, how_);
-      if (seconds && *seconds > kAgain * replay.predicted_s) {
-        const auto again = replay_s(trace, replay, how_);
-        if (again) seconds = std::min(*seconds, *again);
-      }
-      if (!seconds) {
-        return Error{fmt::format("unit {} ({}), interval {}: {}", replay.unit, trace.unit_name(replay.unit),
-                                 replay.interval, seconds.error().message),
-                     seconds.error().status};
-      }
-      note(replay, *seconds);
+  Result<void> measure(const Trace& trace, const PredictedReplay& replay, std::optional<EventIndex> until = {}) {
+    progress_.show(fmt::format("measuring the replay of {}:{}", replay.unit, replay.interval));
+    auto seconds = replay_s(trace, replay, until, how_);
+    if (seconds && *seconds > kAgain * replay.predicted_s) {
+      const auto again = replay_s(trace, replay, until, how_);
+      if (again) seconds = std::min(*seconds, *again);
     }
+    if (!seconds) {
+      return Error{fmt::format("unit {} ({}), interval {}: {}", replay.unit, trace.unit_name(replay.unit),
+                               replay.interval, seconds.error().message),
+                   seconds.error().status};
+    }
+    const ReplayCosts known = costs(trace);
+    const double recorded_s = replay.predicted_s - replay.clock_error_s - overhead_s(replay, known);
+    measured_.push_back({starts(replay, known.jobs), recorded_s / known.pace.times, *seconds});
     return {};
   }
 
@@ -248,7 +182,8 @@ class Keeping {
 
   const BoundKeeping how_;
   const ProgressLine progress_;
-  std::optional<Pace> pace_;
+  std::vector<MeasuredReplay> measured_;
+  Pace pace_;  // of these
   std::vector<int> processors_;
   std::unique_ptr<ReplayTier> tier_;
   std::optional<SetRun> run_;
