@@ -27,13 +27,16 @@ void fields(Direction& io, C& c, uint64_t& fingerprint) {
   io.added(c.slowest.clock_error_s);
   for (auto& replay : c.over) io.added(replay.clock_error_s);
   io.added(c.pace.begin_s);
+  io.added(c.pace.message_s);
+  io.added(c.slowest.messages);
+  for (auto& replay : c.over) io.added(replay.messages);
 }
 
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0; }
 
 bool is_plausible(const Pace& pace) {
   return is_time(pace.times) && is_time(pace.least) && is_time(pace.most) && is_time(pace.start_s) &&
-         is_time(pace.begin_s);
+         is_time(pace.begin_s) && is_time(pace.message_s);
 }
 
 bool is_plausible(const PredictedReplay& replay) {

@@ -19,19 +19,19 @@ struct PredictedReplay {
   uint64_t memory_bytes = 0;  // stored pages of it
   double predicted_s = 0;     // with the certificate's jobs, at its pace
   double clock_error_s = 0;   // how much of that is there only because times of events are not exact
+  uint64_t messages = 0;      // that these intervals receive from each other
   bool operator==(const PredictedReplay&) const = default;
 };
 
-// How long replays take on a host: so many times what the trace's times predict, something for each interval, and
-// something for each replay.
+// How long replays take on a host: so many times what the trace's times predict, something for each interval and for
+// each message, and something for each replay.
 struct Pace {
-  // The most that one of the `measured` replays took, and something for how much they differ; but at least 1: what makes
-  // one fast need not make others fast.
   double times = 1;
-  double least = 1, most = 1;
+  double least = 1, most = 1;  // `times`, if each of the `measured` replays were to be predicted by itself
   uint32_t measured = 0;
-  double start_s = 0;  // to start an interval, in addition to restoring its memory
-  double begin_s = 0;  // of every replay, however little it executes
+  double start_s = 0;    // to start an interval, in addition to restoring its memory
+  double begin_s = 0;    // of every replay, however little it executes
+  double message_s = 0;  // for a message between intervals
   bool operator==(const Pace&) const = default;
 };
 

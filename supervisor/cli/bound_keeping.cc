@@ -150,7 +150,8 @@ class Keeping {
     }
     const ReplayCosts known = costs(trace);
     const double recorded_s = replay.predicted_s - replay.clock_error_s - overhead_s(replay, known);
-    measured_.push_back({starts(replay, known.jobs), recorded_s / known.pace.times, *seconds});
+    measured_.push_back(
+        {starts(replay, known.jobs), static_cast<double>(replay.messages), recorded_s / known.pace.times, *seconds});
     return {};
   }
 

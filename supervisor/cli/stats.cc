@@ -222,6 +222,7 @@ Json predicted_json(const PredictedReplay& replay) {
           {"memory_bytes", replay.memory_bytes},
           {"restore_s", replay.restore_s},
           {"clock_error_s", replay.clock_error_s},
+          {"messages", replay.messages},
           {"cpu_s", replay.work_s},
           {"predicted_s", replay.predicted_s}};
 }
@@ -246,6 +247,7 @@ Json certificate_json(const std::optional<Certificate>& certificate) {
           {"most_pace", certificate->pace.most},
           {"start_s", certificate->pace.start_s},
           {"begin_s", certificate->pace.begin_s},
+          {"message_s", certificate->pace.message_s},
           {"measured", certificate->pace.measured}};
 }
 

@@ -40,11 +40,14 @@ double starts(const PredictedReplay& replay, uint32_t jobs) {
 }
 
 double overhead_s(const PredictedReplay& replay, const ReplayCosts& costs) {
-  return costs.pace.begin_s + costs.pace.start_s * starts(replay, costs.jobs);
+  const Pace& pace = costs.pace;
+  return pace.begin_s + pace.start_s * starts(replay, costs.jobs) +
+         pace.message_s * static_cast<double>(replay.messages);
 }
 
 PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
   PredictedReplay replay{plan.unit, plan.interval, plan.replay_set.size(), seconds(plan.work_ns)};
+  replay.messages = plan.messages;
   double longest_restore_s = 0;
   double errors = 0, largest_error_s = 0;  // the sum of squares
   for (const auto& planned : plan.replay_set) {
@@ -158,6 +161,10 @@ std::string describe_basis(const Certificate& certificate) {
   if (pace.start_s >= kLeastShown_s)
     text += fmt::format(", and {} to start an interval", format_duration(pace.start_s));
   if (pace.begin_s >= kLeastShown_s) text += fmt::format(", and {} to begin", format_duration(pace.begin_s));
+  constexpr double kLeastOfMessages_s = 1e-6;
+  if (pace.message_s >= kLeastOfMessages_s) {
+    text += fmt::format(", and {} for each message between intervals", format_duration(pace.message_s));
+  }
   return text;
 }
 

@@ -26,7 +26,7 @@ ReplayCosts costs_of(const Trace& trace, uint32_t jobs);
 PredictedReplay predict(const Plan& plan, const ReplayCosts& costs);
 // How many times of starting an interval are in that.
 double starts(const PredictedReplay& replay, uint32_t jobs);
-// What the replay takes to begin, and to start its intervals.
+// What the replay takes to begin, to start its intervals, and for messages between them.
 double overhead_s(const PredictedReplay& replay, const ReplayCosts& costs);
 
 // Plans every interval of a graph that has been read whole. An interval that cannot be planned is left out: nothing

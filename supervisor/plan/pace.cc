@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 #include "supervisor/plan/certificate.h"
 
@@ -13,14 +15,12 @@ namespace {
 constexpr double kMostMeasured_s = 0.5;                          // what is predicted of a replay that is measured
 constexpr size_t kLongest = 3, kUnlikeAll = 2, kUnlikeLong = 2;  // how many of each are chosen
 
-// What a replay takes: begin_s, start_s and pace.times, each so many times.
-using Costs = std::array<double, 3>;
+// What a replay takes: begin_s, start_s, message_s and pace.times, each so many times.
+using Costs = std::array<double, 4>;
 
-double product(const Costs& a, const Costs& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
+double product(const Costs& a, const Costs& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
-Costs cross(const Costs& a, const Costs& b) {
-  return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
-}
+Costs factors(const MeasuredReplay& replay) { return {1, replay.starts, replay.messages, replay.recorded_s}; }
 
 // A half-space: the costs of which `factors` makes at least this much.
 struct AtLeast {
@@ -33,50 +33,73 @@ struct AtLeast {
   }
 };
 
-// Where their borders meet (Cramer's rule); none if that is no single place.
-std::optional<Costs> corner(const AtLeast& a, const AtLeast& b, const AtLeast& c) {
-  constexpr double kFlat = 1e-12;
-  const Costs bc = cross(b.factors, c.factors), ca = cross(c.factors, a.factors), ab = cross(a.factors, b.factors);
-  const double volume = product(a.factors, bc);
-  if (std::abs(volume) < kFlat) return std::nullopt;
+// Where their borders meet (Gauss-Jordan elimination); none if that is no single place.
+std::optional<Costs> corner(std::array<AtLeast, 4> borders) {
+  constexpr double kFlat = 1e-9;
+  for (size_t i = 0; i < borders.size(); ++i) {
+    const auto pivot = std::max_element(
+        borders.begin() + static_cast<ptrdiff_t>(i), borders.end(),
+        [&](const AtLeast& a, const AtLeast& b) { return std::abs(a.factors[i]) < std::abs(b.factors[i]); });
+    if (std::abs(pivot->factors[i]) < kFlat) return std::nullopt;
+    std::swap(borders[i], *pivot);
+    for (AtLeast& border : borders) {
+      if (&border == &borders[i]) continue;
+      const double times = border.factors[i] / borders[i].factors[i];
+      for (size_t k = i; k < border.factors.size(); ++k) border.factors[k] -= times * borders[i].factors[k];
+      border.sum -= times * borders[i].sum;
+    }
+  }
   Costs place;
-  for (size_t i = 0; i < place.size(); ++i) place[i] = (a.sum * bc[i] + b.sum * ca[i] + c.sum * ab[i]) / volume;
+  for (size_t i = 0; i < place.size(); ++i) place[i] = borders[i].sum / borders[i].factors[i];
   return place;
+}
+
+// Calls `visit` with each choice of so many of these, from this one on.
+template <typename Visit>
+void for_each_choice(const std::vector<AtLeast>& all, std::array<AtLeast, 4>& chosen, size_t count, size_t from,
+                     const Visit& visit) {
+  if (count == chosen.size()) return visit(chosen);
+  for (size_t i = from; i < all.size(); ++i) {
+    chosen[count] = all[i];
+    for_each_choice(all, chosen, count + 1, i + 1, visit);
+  }
 }
 
 }  // namespace
 
-// A linear program with three variables: its optimum is in a corner of what is allowed, and few corners are possible.
+// A linear program with four variables: its optimum is in a corner of what is allowed, and few corners are possible.
 Pace fit_pace(const std::vector<MeasuredReplay>& measured) {
-  std::vector<AtLeast> allowed{{{1, 0, 0}, 0}, {{0, 1, 0}, 0}, {{0, 0, 1}, 1}};
+  double most_messages = 1;  // of one replay: numbers of the same size are computed with
+  for (const MeasuredReplay& replay : measured) most_messages = std::max(most_messages, replay.messages);
+  std::vector<AtLeast> allowed{{{1, 0, 0, 0}, 0}, {{0, 1, 0, 0}, 0}, {{0, 0, 1, 0}, 0}, {{0, 0, 0, 1}, kLeastPace}};
   Costs all{};
   for (const MeasuredReplay& replay : measured) {
-    allowed.push_back({{1, replay.starts, replay.recorded_s}, replay.seconds});
-    for (size_t i = 0; i < all.size(); ++i) all[i] += allowed.back().factors[i] / replay.seconds;
+    Costs its = factors(replay);
+    its[2] /= most_messages;
+    allowed.push_back({its, replay.seconds});
+    for (size_t i = 0; i < all.size(); ++i) all[i] += its[i] / replay.seconds;
   }
-  Costs best{0, 0, 1};
+  Costs best{0, 0, 0, 1};
   std::optional<double> least;
-  for (size_t i = 0; i < allowed.size(); ++i) {
-    for (size_t j = i + 1; j < allowed.size(); ++j) {
-      for (size_t k = j + 1; k < allowed.size(); ++k) {
-        const auto costs = corner(allowed[i], allowed[j], allowed[k]);
-        const auto has = [&](const AtLeast& half) { return half.has(*costs); };
-        if (!costs || !std::all_of(allowed.begin(), allowed.end(), has)) continue;
-        const double sum = product(all, *costs);
-        if (least && sum >= *least) continue;
-        least = sum;
-        best = *costs;
-      }
-    }
-  }
+  std::array<AtLeast, 4> chosen;
+  for_each_choice(allowed, chosen, 0, 0, [&](const std::array<AtLeast, 4>& borders) {
+    const auto costs = measured.empty() ? std::nullopt : corner(borders);
+    const auto has = [&](const AtLeast& half) { return half.has(*costs); };
+    if (!costs || !std::all_of(allowed.begin(), allowed.end(), has)) return;
+    const double sum = product(all, *costs);
+    if (least && sum >= *least) return;
+    least = sum;
+    best = *costs;
+  });
+  best[2] /= most_messages;
   Pace pace;
-  // At a border of what is allowed, rounding can leave a little less.
+  // Rounding can leave a little less than what is allowed.
   pace.begin_s = std::max(0.0, best[0]);
   pace.start_s = std::max(0.0, best[1]);
-  pace.times = std::max(1.0, best[2]);
+  pace.message_s = std::max(0.0, best[2]);
+  pace.times = std::max(kLeastPace, best[3]);
   for (const MeasuredReplay& replay : measured) {
-    const double predicted_s = product({1, replay.starts, replay.recorded_s}, best);
-    const double times = pace.times * replay.seconds / predicted_s;
+    const double times = pace.times * replay.seconds / product(factors(replay), best);
     if (pace.measured++ == 0) pace.least = pace.most = times;
     pace.least = std::min(pace.least, times);
     pace.most = std::max(pace.most, times);
@@ -102,12 +125,17 @@ std::vector<PredictedReplay> worth_measuring(std::vector<PredictedReplay> replay
   if (replays.empty()) return chosen;
 
   const double longest_s = chosen[1].predicted_s;
-  double most_starts = 0;
-  for (const auto& replay : chosen) most_starts = std::max(most_starts, starts(replay, jobs));
-  for (const auto& replay : replays) most_starts = std::max(most_starts, starts(replay, jobs));
+  double most_starts = 0, most_messages = 1;
+  for (const auto* const each : {&chosen, &replays}) {
+    for (const auto& replay : *each) {
+      most_starts = std::max(most_starts, starts(replay, jobs));
+      most_messages = std::max(most_messages, static_cast<double>(replay.messages));
+    }
+  }
   const auto difference = [&](const PredictedReplay& a, const PredictedReplay& b) {
-    return std::max(std::abs(a.predicted_s - b.predicted_s) / longest_s,
-                    std::abs(starts(a, jobs) - starts(b, jobs)) / most_starts);
+    const double messages = static_cast<double>(a.messages) - static_cast<double>(b.messages);
+    return std::max({std::abs(a.predicted_s - b.predicted_s) / longest_s,
+                     std::abs(starts(a, jobs) - starts(b, jobs)) / most_starts, std::abs(messages) / most_messages});
   };
   const auto choose_unlike = [&](double least_s) {
     size_t unlike = replays.size();

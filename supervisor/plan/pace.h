@@ -10,13 +10,19 @@ namespace redrive {
 
 struct MeasuredReplay {
   double starts = 0;      // how many times of starting an interval are in it (starts() in certificate.h)
-  double recorded_s = 0;  // what the trace's times predict: at a pace of 1, without what it takes to start and to begin
+  double messages = 0;    // between its intervals
+  double recorded_s = 0;  // what the trace's times predict: at a pace of 1, without overhead_s()
   double seconds = 0;     // measured; more than 0
 };
 
-// The pace, of at least 1, at which none of the replays takes longer than predicted, and what is predicted of them is
-// as little as possible: the sum of predicted_s / seconds. `least` and `most` are by how much they differ from it.
+// The pace, of at least kLeastPace, at which none of the replays takes longer than predicted, and what is predicted of
+// them is as little as possible: the sum of predicted_s / seconds. `least` and `most` are by how much they differ from
+// it.
 Pace fit_pace(const std::vector<MeasuredReplay>& measured);
+
+// What makes one replay fast need not make others fast. Less than 1 is possible: what a receive takes in a replay does
+// not depend on what it took, and is a part of `messages`.
+inline constexpr double kLeastPace = 0.5;
 
 // Those of which the pace can be found: the shortest, the longest, and those that are least like these. Their times
 // must have been predicted at a pace of 1. Only replays that are short are chosen, and the most important ones come

@@ -82,6 +82,7 @@ class Planner::State {
     for (const Run& run : runs_) {
       plan.replay_set.push_back({run.unit, run.start, run.last, run.end_event, run.cpu_ns, clock_error_ns(run)});
       plan.work_ns += run.cpu_ns;
+      plan.messages += run.needs.size();
     }
     std::sort(plan.replay_set.begin() + static_cast<ptrdiff_t>(requests.size()), plan.replay_set.end(),
               [](const PlannedInterval& a, const PlannedInterval& b) {

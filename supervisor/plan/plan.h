@@ -60,6 +60,7 @@ struct Plan {
   std::vector<PlannedInterval> replay_set;  // the requested intervals come first
   uint64_t critical_path_ns = 0;            // longest path, as if each interval had its own processor
   uint64_t work_ns = 0;                     // sum of all CPU times
+  uint64_t messages = 0;                    // that its intervals receive from each other, births included
   // The bound of a list schedule on `cores` (Graham): work/J + path*(1 - 1/J).
   uint64_t predicted_ns(int cores) const;
 };

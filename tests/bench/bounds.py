@@ -96,7 +96,7 @@ def page(rows):
     return "\n".join([
         "# Do replays keep their bound?", "",
         "Made by `make bounds`: each program was recorded with `record --bound`, which adds what late replays need, and then every interval was re-driven by a command of its own.",
-        "Predicted: by the trace's certificate, of the slowest interval. Pace: by how much replays may take longer than recorded, as `record` has measured, if it needed to; less than 1 counts as 1.",
+        "Predicted: by the trace's certificate, of the slowest interval. Pace: how many times as long as recorded replays take to execute, without what they take to begin, to start and for messages, as `record` has measured, if it needed to.",
         "Slowest and late: measured, restoring included, on a machine of two processors that may have been busy.",
         "Stub: how long it took to make an empty process ready, by which the recorder knows how long intervals take to start; not noted in older rows, about 1.", "",
         line(HEADER), line(["---"] * len(HEADER)), *(line(row) for row in rows), "",

@@ -91,9 +91,9 @@ Certificate some_certificate(const Trace& trace) {
   Certificate certificate;
   certificate.bound_s = 2;
   certificate.jobs = 3;
-  certificate.pace = {1.5, 1.25, 2, 3, 0.01};
+  certificate.pace = {1.5, 1.25, 2, 3, 0.01, 0.02, 1e-5};
   certificate.intervals = 7;
-  certificate.slowest = {unit, 0, 5, 1.5, 0.25, 1 << 20, 2.5, 0.125};
+  certificate.slowest = {unit, 0, 5, 1.5, 0.25, 1 << 20, 2.5, 0.125, 77};
   certificate.over = {certificate.slowest};
   return certificate;
 }
@@ -114,7 +114,7 @@ TEST_CASE("certificate: the prediction is Graham's bound with restores, at the p
   CHECK_EQ(replay.predicted_s, doctest::Approx(1.5 * ((0.14 + 0.1) / 2 + (0.04 + 0.02) / 2)));
 }
 
-TEST_CASE("certificate: each replay takes its time to begin, and each interval to be started") {
+TEST_CASE("certificate: each replay takes its time to begin, each interval to be started, and each message") {
   Rdg graph = intervals_of(2, 1);
   add_message(graph, {1, 8}, {2, 4}, 10);
   const auto planned = plan(graph, 1, 0);
@@ -127,6 +127,9 @@ TEST_CASE("certificate: each replay takes its time to begin, and each interval t
   its_costs.pace.begin_s = 0.05;
   CHECK_EQ(overhead_s(replay, its_costs), doctest::Approx(0.062));
   CHECK_EQ(predict(*planned.plan, its_costs).predicted_s, doctest::Approx(without_s + 0.062));
+  its_costs.pace.message_s = 0.001;
+  CHECK_EQ(predict(*planned.plan, its_costs).messages, 1);
+  CHECK_EQ(predict(*planned.plan, its_costs).predicted_s, doctest::Approx(without_s + 0.063));
 }
 
 TEST_CASE("certificate: an interval that is needed up to a send may take longer, because that time is not exact") {

@@ -14,11 +14,24 @@ using namespace redrive;
 namespace {
 
 double predicted_s(const Pace& pace, const MeasuredReplay& replay) {
-  return pace.begin_s + pace.start_s * replay.starts + pace.times * replay.recorded_s;
+  return pace.begin_s + pace.start_s * replay.starts + pace.message_s * replay.messages +
+         pace.times * replay.recorded_s;
 }
 
-MeasuredReplay measured(double begin_s, double start_s, double times, double starts, double recorded_s) {
-  return {starts, recorded_s, begin_s + start_s * starts + times * recorded_s};
+// A replay with these starts and messages, and so many seconds of recorded time.
+MeasuredReplay measured(const Pace& pace, double starts, double messages, double recorded_s) {
+  MeasuredReplay replay{starts, messages, recorded_s, 0};
+  replay.seconds = predicted_s(pace, replay);
+  return replay;
+}
+
+Pace costs(double begin_s, double start_s, double message_s, double times) {
+  Pace pace;
+  pace.begin_s = begin_s;
+  pace.start_s = start_s;
+  pace.message_s = message_s;
+  pace.times = times;
+  return pace;
 }
 
 PredictedReplay replay(UnitId unit, uint64_t intervals, double predicted_s) {
@@ -37,33 +50,39 @@ std::vector<UnitId> units(const std::vector<PredictedReplay>& replays) {
 
 }  // namespace
 
-TEST_CASE("pace: what replays took is divided into beginning, starting and executing") {
-  const Pace pace = fit_pace({measured(0.02, 0.01, 1.4, 1, 0.002), measured(0.02, 0.01, 1.4, 2.5, 0.1),
-                              measured(0.02, 0.01, 1.4, 4.5, 0.03), measured(0.02, 0.01, 1.4, 3, 0.12)});
+TEST_CASE("pace: what replays took is divided into beginning, starting, messages and executing") {
+  const Pace real = costs(0.02, 0.01, 10e-6, 1.4);
+  const Pace pace =
+      fit_pace({measured(real, 1, 0, 0.002), measured(real, 2.5, 100, 0.1), measured(real, 4.5, 5000, 0.03),
+                measured(real, 3, 1000, 0.12), measured(real, 5, 0, 0.05)});
   CHECK_EQ(pace.begin_s, doctest::Approx(0.02));
   CHECK_EQ(pace.start_s, doctest::Approx(0.01));
+  CHECK_EQ(pace.message_s, doctest::Approx(10e-6));
   CHECK_EQ(pace.times, doctest::Approx(1.4));
   CHECK_EQ(pace.least, doctest::Approx(1.4));
   CHECK_EQ(pace.most, doctest::Approx(1.4));
-  CHECK_EQ(pace.measured, 4);
+  CHECK_EQ(pace.measured, 5);
 }
 
-TEST_CASE("pace: it is never less than what was recorded") {
-  const Pace pace = fit_pace({{1, 0.1, 0.08}, {3, 0.2, 0.12}});
-  CHECK_EQ(pace.times, 1);
+TEST_CASE("pace: it has a least, whatever was measured") {
+  const Pace pace = fit_pace({{1, 0, 0.1, 0.02}, {3, 7, 0.2, 0.05}});
+  CHECK_EQ(pace.times, kLeastPace);
   CHECK_EQ(pace.begin_s, 0);
   CHECK_EQ(pace.start_s, 0);
-  CHECK_EQ(pace.least, doctest::Approx(0.6));
-  CHECK_EQ(pace.most, doctest::Approx(0.8));
+  CHECK_EQ(pace.message_s, 0);
+  CHECK_EQ(pace.least, doctest::Approx(0.2));
+  CHECK_EQ(pace.most, doctest::Approx(0.25));
   CHECK_EQ(fit_pace({}), Pace{});
 }
 
 TEST_CASE("pace: a shortest replay that executes much does not say what every replay takes to begin") {
-  // The replays of 4 units of which one interval in two can be started from.
-  const Pace pace = fit_pace({measured(0.01, 0.012, 1.3, 2.5, 0.095), measured(0.01, 0.012, 1.3, 5.5, 0.15),
-                              measured(0.01, 0.012, 1.3, 3, 0.13), measured(0.01, 0.012, 1.3, 5, 0.2)});
+  // Replays of 4 units: one that executes nothing, and others, the shortest of which has 4 intervals.
+  const Pace real = costs(0.01, 0.012, 0, 1.3);
+  const Pace pace = fit_pace({measured(real, 1, 0, 0.001), measured(real, 2.5, 0, 0.095), measured(real, 5.5, 0, 0.15),
+                              measured(real, 3, 0, 0.13), measured(real, 5, 0, 0.2)});
   CHECK_EQ(pace.begin_s, doctest::Approx(0.01));
   CHECK_EQ(pace.start_s, doctest::Approx(0.012));
+  CHECK_EQ(pace.times, doctest::Approx(1.3));
 }
 
 TEST_CASE("pace: no measured replay takes longer than predicted, and no other costs predict less of them") {
@@ -72,9 +91,9 @@ TEST_CASE("pace: no measured replay takes longer than predicted, and no other co
     std::mt19937 random(seed);
     const auto between = [&](double a, double b) { return std::uniform_real_distribution(a, b)(random); };
     std::vector<MeasuredReplay> all(1 + random() % 8);
-    const double begin_s = between(0, 0.1), start_s = between(0, 0.03), times = between(0.5, 2);
+    const Pace real = costs(between(0, 0.1), between(0, 0.03), between(0, 30e-6), between(0.3, 2));
     for (auto& each : all) {
-      each = measured(begin_s, start_s, times, between(1, 8), between(0, 0.3));
+      each = measured(real, between(1, 8), between(0, 3000), between(0, 0.3));
       each.seconds *= between(0.8, 1.2);
     }
     const auto sum = [&](const Pace& pace) {
@@ -83,18 +102,16 @@ TEST_CASE("pace: no measured replay takes longer than predicted, and no other co
       return sum;
     };
     const Pace pace = fit_pace(all);
-    CHECK_GE(pace.times, 1);
+    CHECK_GE(pace.times, kLeastPace);
     CHECK_GE(pace.begin_s, 0);
     CHECK_GE(pace.start_s, 0);
+    CHECK_GE(pace.message_s, 0);
     CHECK_LE(pace.most, pace.times * (1 + 1e-6));
     for (int other = 0; other < 200; ++other) {
-      Pace costs;
-      costs.begin_s = between(0, 0.12);
-      costs.start_s = between(0, 0.04);
-      costs.times = between(1, 2.5);
+      const Pace guess = costs(between(0, 0.12), between(0, 0.04), between(0, 40e-6), between(kLeastPace, 2.5));
       const bool is_allowed = std::all_of(all.begin(), all.end(),
-                                          [&](const auto& each) { return predicted_s(costs, each) >= each.seconds; });
-      if (is_allowed) CHECK_GE(sum(costs), sum(pace) - 1e-6);
+                                          [&](const auto& each) { return predicted_s(guess, each) >= each.seconds; });
+      if (is_allowed) CHECK_GE(sum(guess), sum(pace) - 1e-6);
     }
   }
 }
