@@ -65,9 +65,9 @@ class Deadline : public Policy {
 
   void on_restore_known(uint32_t id, uint64_t restore_ns, uint64_t memory_bytes) override {
     Interval& interval = *units_.at(id).interval;
+    happened_ns_ += restore_ns - interval.restore_ns;
     interval.restore_ns = restore_ns;
     interval.memory_bytes = memory_bytes;
-    happened_ns_ += restore_ns;
   }
 
   Tag on_send(uint32_t id, uint64_t at_ns, uint64_t bytes) override {

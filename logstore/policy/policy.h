@@ -73,7 +73,7 @@ class Policy {
   // Called right after on_checkpoint() if checkpoints are already known, as in an evaluation: the length of the new
   // interval.
   virtual void on_length_known(uint32_t /*unit*/, uint64_t /*length_ns*/) {}
-  // Called after on_checkpoint() when it is known what the new interval starts from: how long restoring that takes,
+  // Called after on_checkpoint() when more is known of what the new interval starts from: how long restoring it takes,
   // and, about, how much memory it is.
   virtual void on_restore_known(uint32_t /*unit*/, uint64_t /*restore_ns*/, uint64_t /*memory_bytes*/) {}
   // Called before on_receive() if checkpoints come by a clock that continues while a unit waits, as in an evaluation:

@@ -475,6 +475,18 @@ TEST_CASE("deadline: restores count") {
   }
 }
 
+TEST_CASE("deadline: what is known later of a restore replaces what was known before") {
+  for (const uint64_t later_ns : {10, 11}) {
+    const auto policy = deadline(190, 100);
+    for (uint32_t unit : {1, 2}) policy->on_checkpoint(unit);
+    policy->on_restore_known(1, 5, 0);
+    policy->on_restore_known(1, later_ns, 0);
+    const auto decision = policy->on_receive(2, 50, policy->on_send(1, 90, 10), 10);
+    policy->on_checkpoint(2, 90);
+    CHECK_EQ(kept(*policy).contains(decision.ticket), later_ns > 10);
+  }
+}
+
 TEST_CASE("deadline: of a chain, the smaller message is kept, although the interval that received it ended before") {
   for (const bool is_first_smaller : {true, false}) {
     const auto policy = deadline(170, 100);

@@ -36,15 +36,21 @@ void Intervals::begin(Unit& unit, CheckpointKind kind, Process& process, uint64_
   unit.interval_record = record;
   unit.period_ns = limits_.checkpoint_period_ns;
   messages_.begin_interval(unit.id, unit.ended_ns);
+  messages_.note_restore(unit.id, start_ns(0, 0), 0);
 }
 
 void Intervals::note_image(Unit& unit, const UnitState& state, uint64_t memory_bytes) {
   unit.period_ns = period_ns(memory_bytes);
   size_t mappings = 0;
   for (const auto& process : state.processes) mappings += process.mappings.size();
+  messages_.note_restore(unit.id, start_ns(mappings, memory_bytes), memory_bytes);
+}
+
+// What it takes to start an interval from what is mapped.
+uint64_t Intervals::start_ns(size_t mappings, uint64_t memory_bytes) const {
   const double start_s =
       kStubs * limits_.spawn_s + restore_s(memory_bytes) + kMapping_s * static_cast<double>(mappings);
-  messages_.note_restore(unit.id, static_cast<uint64_t>(start_s * 1e9), memory_bytes);
+  return static_cast<uint64_t>(start_s * 1e9);
 }
 
 uint64_t Intervals::period_ns(uint64_t memory_bytes) const {

@@ -35,6 +35,7 @@ class Intervals {
   // The period of an interval that begins with this much memory: restoring the memory and executing the interval must
   // fit into the bound. Where they cannot, closer checkpoints would only cost; so would any closer than a quarter of T.
   uint64_t period_ns(uint64_t memory_bytes) const;
+  uint64_t start_ns(size_t mappings, uint64_t memory_bytes) const;
 
   Tracer& tracer_;
   TraceWriter& writer_;

@@ -100,7 +100,7 @@ class Messages {
   void begin_interval(UnitId unit, uint64_t ended_ns);
   // A checkpoint that was due was skipped: the interval goes on until this time of it at least.
   void note_skipped(UnitId unit, uint64_t until_ns) { policy_.on_skipped(unit, until_ns); }
-  // How long it takes to restore what its interval starts from, and how much memory that is.
+  // How long it takes to restore what its interval starts from, and how much memory that is, as far as it is known.
   void note_restore(UnitId unit, uint64_t restore_ns, uint64_t memory_bytes) {
     policy_.on_restore_known(unit, restore_ns, memory_bytes);
   }
