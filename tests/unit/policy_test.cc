@@ -487,6 +487,21 @@ TEST_CASE("deadline: what is known later of a restore replaces what was known be
   }
 }
 
+TEST_CASE(
+    "deadline: a line comes early if a replay gets too long, but not if its images may take more than was received") {
+  for (const uint64_t bytes : {999, 1000}) {
+    const auto policy = deadline(400, 100);
+    for (uint32_t unit : {1, 2}) {
+      policy->on_checkpoint(unit);
+      policy->on_restore_known(unit, 150, 2000);  // a quarter of that may have been written since
+    }
+    policy->on_receive(2, 30, policy->on_send(1, 30, bytes), bytes);
+    CHECK_FALSE(policy->wants_checkpoint(1, 30));  // it needs nothing of the other one
+    CHECK_EQ(policy->wants_checkpoint(2, 30), bytes == 1000);
+    CHECK_EQ(policy->wants_checkpoint(1, 30), bytes == 1000);
+  }
+}
+
 TEST_CASE("deadline: of a chain, the smaller message is kept, although the interval that received it ended before") {
   for (const bool is_first_smaller : {true, false}) {
     const auto policy = deadline(170, 100);
