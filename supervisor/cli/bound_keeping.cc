@@ -148,10 +148,10 @@ class Keeping {
                                replay.interval, seconds.error().message),
                    seconds.error().status};
     }
-    const ReplayCosts known = costs(trace);
-    const double recorded_s = replay.predicted_s - replay.clock_error_s - overhead_s(replay, known);
-    measured_.push_back(
-        {starts(replay, known.jobs), static_cast<double>(replay.messages), recorded_s / known.pace.times, *seconds});
+    const uint32_t jobs = costs(trace).jobs;
+    const double overhead = overhead_s(replay.intervals, replay.messages, jobs, pace_);
+    const double recorded_s = (replay.predicted_s - replay.clock_error_s - overhead) / pace_.times;
+    measured_.push_back({starts(replay.intervals, jobs), static_cast<double>(replay.messages), recorded_s, *seconds});
     return {};
   }
 

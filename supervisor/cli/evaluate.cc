@@ -31,6 +31,7 @@ struct Subject {
   PolicyParameters parameters;
   Json recorded;  // null if there was no recording
   ScheduleKind schedule = ScheduleKind::list;
+  Pace pace;  // that its certificate has
   // The times of replaying all intervals with what the trace holds; nullopt if they were not asked for.
   std::optional<Spread> replays_s;
   size_t replays = 0;
@@ -193,6 +194,8 @@ Result<Subject> read_subject(const EvaluateOptions& options) {
   ASSIGN_OR_RETURN(subject.execution, read_execution(trace));
   const Settings& settings = trace.settings();
   TRY(parse_policy_text(settings.policy, subject.parameters));
+  if (const auto certificate = kept_certificate(trace); certificate && *certificate)
+    subject.pace = (*certificate)->pace;
   subject.parameters.critical_path_ns = nanoseconds(settings.critical_path_s);
   subject.parameters.checkpoint_period_ns = nanoseconds(settings.checkpoint_period_s);
   if (!settings.keeps_bound()) subject.parameters.critical_path_ns = 2 * subject.parameters.checkpoint_period_ns;
@@ -278,7 +281,7 @@ class Sweep {
     for_each_value(options_.cores, row_.parameters.cores, same, [&] {
       if (error_) return;
       if (!decided || (row_.policy->parameters & kCores)) decided = decide_row();
-      row_.costs = measure(subject_.execution, *decided, row_.parameters.cores, subject_.schedule);
+      row_.costs = measure(subject_.execution, *decided, row_.parameters.cores, subject_.schedule, subject_.pace);
       if (options_.stored_sets) store_sets(*decided);
       rows_.push_back(row_);
     });

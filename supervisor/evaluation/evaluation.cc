@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "supervisor/evaluation/replay_sets.h"
+#include "supervisor/plan/certificate.h"
 #include "supervisor/plan/restore_cost.h"
 
 namespace redrive {
@@ -177,8 +178,11 @@ class Deciding {
     unit.stepped = false;
     out_.intervals.push_back({id, at_ns, at_ns, std::nullopt, restore_s});
     policy_.on_checkpoint(id, ended_ns);
-    policy_.on_restore_known(id, static_cast<uint64_t>(restore_s * 1e9),
-                             static_cast<uint64_t>(restore_s * kRestoreBytesPerSecond));
+    // As far as an execution says it: what was mapped, it does not.
+    const double memory_s = std::max(restore_s - execution_.stub_s, 0.0);
+    const auto memory_bytes = static_cast<uint64_t>(memory_s * kRestoreBytesPerSecond);
+    policy_.on_restore_known(id, static_cast<uint64_t>(start_s(execution_.stub_s, 0, memory_bytes) * 1e9),
+                             memory_bytes);
     if (const auto end = placement_.lengths_known ? recorded_end(id, unit.intervals, at_ns) : std::nullopt) {
       policy_.on_length_known(id, *end - at_ns);
     }
@@ -323,7 +327,7 @@ uint32_t multiplicity(const Decided& decided, const std::vector<Member>& members
 
 }  // namespace
 
-Costs measure(const Execution& execution, const Decided& decided, uint32_t cores, ScheduleKind kind) {
+Costs measure(const Execution& execution, const Decided& decided, uint32_t cores, ScheduleKind kind, const Pace& pace) {
   constexpr double kNs = 1e-9;
   Costs costs;
   const auto paths_ns = critical_paths_ns(execution, decided);
@@ -336,24 +340,25 @@ Costs measure(const Execution& execution, const Decided& decided, uint32_t cores
   while (std::gcd(stride, count) != 1) ++stride;
   for (size_t k = 0; k < count && sets.visits() < kMostVisits && schedule.visits() < kMostSteps; ++k) {
     const auto interval = static_cast<uint32_t>(k * stride % count);
-    const double path_s = static_cast<double>(paths_ns[interval]) * kNs, share = 1.0 / cores;
     const std::vector<Member>& members = sets.find(interval);
-    double work_s = 0, restores_s = 0, longest_restore_s = 0;
+    ReplaySums sums{0, static_cast<double>(paths_ns[interval]) * kNs};
+    sums.intervals = members.size();
     for (const Member& member : members) {
       const double restore_s = decided.intervals[member.interval].restore_s;
-      work_s += static_cast<double>(member.cpu_ns) * kNs;
-      restores_s += restore_s;
-      longest_restore_s = std::max(longest_restore_s, restore_s);
+      sums.work_s += static_cast<double>(member.cpu_ns) * kNs;
+      sums.restore_s += restore_s;
+      sums.longest_restore_s = std::max(sums.longest_restore_s, restore_s);
+      sums.messages += member.needs.size();
     }
     costs.replay_set.add(static_cast<double>(members.size()));
     costs.multiplicity.add(multiplicity(decided, members));
-    costs.work_s.add(work_s);
+    costs.work_s.add(sums.work_s);
     if (const auto time_ns = schedule.time_ns(kind, cores, members)) {
       costs.makespan_s.add(static_cast<double>(*time_ns) * kNs);
     } else {
       ++costs.deadlocks;
     }
-    costs.predicted_s.add((work_s + restores_s) * share + (path_s + longest_restore_s) * (1 - share));
+    costs.predicted_s.add(predicted_s(sums, cores, pace));
     ++costs.measured;
   }
   return costs;

@@ -2,6 +2,7 @@
 // in memory, knows no trace.
 #pragma once
 
+#include "logstore/certificate.h"
 #include "logstore/policy/policy.h"
 #include "supervisor/evaluation/decided.h"
 #include "supervisor/evaluation/execution.h"
@@ -53,10 +54,11 @@ struct Costs {
   Spread work_s;
   Spread makespan_s;       // of those replays that end
   uint64_t deadlocks = 0;  // replays that never end
-  Spread predicted_s;      // Graham's bound, including restores, as in `redrive plan`
+  Spread predicted_s;      // as in `redrive plan`, but for errors of times
 };
+// `pace`: of the predictions.
 Costs measure(const Execution& execution, const Decided& decided, uint32_t cores,
-              ScheduleKind kind = ScheduleKind::list);
+              ScheduleKind kind = ScheduleKind::list, const Pace& pace = {});
 
 // The longest path to the end of each interval.
 std::vector<uint64_t> critical_paths_ns(const Execution& execution, const Decided& decided);

@@ -37,6 +37,7 @@ class Reader {
     }
     order();
     execution_.units = static_cast<uint32_t>(units_.size());
+    execution_.stub_s = trace_.settings().restore_cost_s;
     return std::move(execution_);
   }
 

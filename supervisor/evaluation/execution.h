@@ -40,6 +40,7 @@ struct Execution {
   }
   std::vector<EventRef> events;  // by step: its event in the trace; for `program`, `birth` and `checkpoint` the next
   uint32_t units = 0;
+  double stub_s = 0;  // what an empty stub took on the recording host: a part of each restore_s
 };
 
 // Reads all events of a trace. A receive of which the trace does not hold a send is not a step. Older traces do not

@@ -35,34 +35,37 @@ ReplayCosts costs_of(const Trace& trace, uint32_t jobs) {
   return costs;
 }
 
-double starts(const PredictedReplay& replay, uint32_t jobs) {
-  return list_schedule(static_cast<double>(replay.intervals), 1, jobs);
+double starts(uint64_t intervals, uint32_t jobs) { return list_schedule(static_cast<double>(intervals), 1, jobs); }
+
+double overhead_s(uint64_t intervals, uint64_t messages, uint32_t jobs, const Pace& pace) {
+  return pace.begin_s + pace.start_s * starts(intervals, jobs) + pace.message_s * static_cast<double>(messages);
 }
 
-double overhead_s(const PredictedReplay& replay, const ReplayCosts& costs) {
-  const Pace& pace = costs.pace;
-  return pace.begin_s + pace.start_s * starts(replay, costs.jobs) +
-         pace.message_s * static_cast<double>(replay.messages);
+double predicted_s(const ReplaySums& sums, uint32_t jobs, const Pace& pace) {
+  const double recorded_s =
+      list_schedule(sums.work_s, sums.path_s, jobs) + list_schedule(sums.restore_s, sums.longest_restore_s, jobs);
+  return pace.times * recorded_s + overhead_s(sums.intervals, sums.messages, jobs, pace);
 }
 
 PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
-  PredictedReplay replay{plan.unit, plan.interval, plan.replay_set.size(), seconds(plan.work_ns)};
-  replay.messages = plan.messages;
-  double longest_restore_s = 0;
+  ReplaySums sums{seconds(plan.work_ns), seconds(plan.critical_path_ns)};
+  sums.intervals = plan.replay_set.size();
+  sums.messages = plan.messages;
+  PredictedReplay replay{plan.unit, plan.interval, sums.intervals, sums.work_s};
+  replay.messages = sums.messages;
   double errors = 0, largest_error_s = 0;  // the sum of squares
   for (const auto& planned : plan.replay_set) {
     const double restore_s = costs.restore_s(planned.unit, planned.start);
-    replay.restore_s += restore_s;
-    longest_restore_s = std::max(longest_restore_s, restore_s);
+    sums.restore_s += restore_s;
+    sums.longest_restore_s = std::max(sums.longest_restore_s, restore_s);
     replay.memory_bytes += costs.memory_bytes(planned.unit, planned.start);
     const double error_s = seconds(planned.clock_error_ns);
     errors += error_s * error_s;
     largest_error_s = std::max(largest_error_s, error_s);
   }
-  const double recorded_s = seconds(plan.predicted_ns(static_cast<int>(costs.jobs))) +
-                            list_schedule(replay.restore_s, longest_restore_s, costs.jobs);
+  replay.restore_s = sums.restore_s;
   replay.clock_error_s = costs.pace.times * list_schedule(std::sqrt(errors), largest_error_s, costs.jobs);
-  replay.predicted_s = costs.pace.times * recorded_s + replay.clock_error_s + overhead_s(replay, costs);
+  replay.predicted_s = predicted_s(sums, costs.jobs, costs.pace) + replay.clock_error_s;
   return replay;
 }
 

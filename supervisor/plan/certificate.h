@@ -20,15 +20,24 @@ struct ReplayCosts {
 };
 ReplayCosts costs_of(const Trace& trace, uint32_t jobs);
 
-// The bound of a list schedule (Graham), including restores: these are work too, and the longest path begins with one.
-// Added is what the work and the longest path may be longer because times of events are not exact. The errors of
-// different intervals are independent, so for the work they add up as squares.
-PredictedReplay predict(const Plan& plan, const ReplayCosts& costs);
-// How many times of starting an interval are in that.
-double starts(const PredictedReplay& replay, uint32_t jobs);
-// What the replay takes to begin, to start its intervals, and for messages between them.
-double overhead_s(const PredictedReplay& replay, const ReplayCosts& costs);
+// What a replay consists of.
+struct ReplaySums {
+  double work_s = 0, path_s = 0;                // to execute the intervals: of all of them, and of the longest path
+  double restore_s = 0, longest_restore_s = 0;  // to restore their memory: all together, and the largest
+  uint64_t intervals = 0, messages = 0;         // messages: from one of the intervals to another
+};
+// The bound of a list schedule (Graham) at this pace.
+double predicted_s(const ReplaySums& sums, uint32_t jobs, const Pace& pace);
 
+// How many times of starting an interval are in a replay of so many.
+double starts(uint64_t intervals, uint32_t jobs);
+// What it takes to begin a replay, to start its intervals, and for messages between them.
+double overhead_s(uint64_t intervals, uint64_t messages, uint32_t jobs, const Pace& pace);
+
+// The bound of a list schedule, including restores: these are work too, and the longest path begins with one. Added is
+// what the work and the longest path may be longer because times of events are not exact. The errors of different
+// intervals are independent, so for the work they add up as squares.
+PredictedReplay predict(const Plan& plan, const ReplayCosts& costs);
 // Plans every interval of a graph that has been read whole. An interval that cannot be planned is left out: nothing
 // that was recorded leads to it.
 std::vector<PredictedReplay> predict_all(const Rdg& graph, const ReplayCosts& costs);

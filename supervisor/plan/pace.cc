@@ -128,14 +128,15 @@ std::vector<PredictedReplay> worth_measuring(std::vector<PredictedReplay> replay
   double most_starts = 0, most_messages = 1;
   for (const auto* const each : {&chosen, &replays}) {
     for (const auto& replay : *each) {
-      most_starts = std::max(most_starts, starts(replay, jobs));
+      most_starts = std::max(most_starts, starts(replay.intervals, jobs));
       most_messages = std::max(most_messages, static_cast<double>(replay.messages));
     }
   }
   const auto difference = [&](const PredictedReplay& a, const PredictedReplay& b) {
     const double messages = static_cast<double>(a.messages) - static_cast<double>(b.messages);
     return std::max({std::abs(a.predicted_s - b.predicted_s) / longest_s,
-                     std::abs(starts(a, jobs) - starts(b, jobs)) / most_starts, std::abs(messages) / most_messages});
+                     std::abs(starts(a.intervals, jobs) - starts(b.intervals, jobs)) / most_starts,
+                     std::abs(messages) / most_messages});
   };
   const auto choose_unlike = [&](double least_s) {
     size_t unlike = replays.size();

@@ -334,11 +334,6 @@ size_t first_at(const Dependences& unlogged, EventIndex event) {
          unlogged.begin();
 }
 
-uint64_t Plan::predicted_ns(int cores) const {
-  const auto j = static_cast<uint64_t>(std::max(cores, 1));
-  return (work_ns + j - 1) / j + (critical_path_ns - critical_path_ns / j);
-}
-
 PlanResult plan(const Rdg& graph, UnitId unit, IntervalIndex interval, std::optional<EventIndex> until) {
   const PlanRequest request{unit, interval, until};
   return plan_together(graph, {&request, 1});

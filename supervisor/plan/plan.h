@@ -61,8 +61,6 @@ struct Plan {
   uint64_t critical_path_ns = 0;            // longest path, as if each interval had its own processor
   uint64_t work_ns = 0;                     // sum of all CPU times
   uint64_t messages = 0;                    // that its intervals receive from each other, births included
-  // The bound of a list schedule on `cores` (Graham): work/J + path*(1 - 1/J).
-  uint64_t predicted_ns(int cores) const;
 };
 
 // `until`: one past the last event wanted of the requested interval; by default, its end. There is no plan if the

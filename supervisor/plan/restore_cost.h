@@ -16,6 +16,11 @@ inline double restore_s(uint64_t bytes) { return static_cast<double>(bytes) / kR
 // program.
 inline constexpr double kStubs = 4, kMapping_s = 15e-6;
 
+// Seconds to start an interval. `stub_s`: what an empty stub takes.
+inline double start_s(double stub_s, size_t mappings, uint64_t memory_bytes) {
+  return kStubs * stub_s + kMapping_s * static_cast<double>(mappings) + restore_s(memory_bytes);
+}
+
 // Seconds to restore what an interval starts from.
 inline double restore_s(const Trace& trace, UnitId unit, IntervalIndex interval) {
   return trace.settings().restore_cost_s + restore_s(trace.stored_bytes(unit, interval));

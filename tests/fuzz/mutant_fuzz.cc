@@ -203,7 +203,7 @@ void read_graph(const Trace& trace) {
         (void)describe(*planned->error);
         continue;
       }
-      (void)planned->plan->predicted_ns(2);
+      (void)predict(*planned->plan, costs_of(trace, 2));
       (void)spread(planned->plan->replay_set, {0, 1});
       for (const auto& one : planned->plan->replay_set) (void)birth_of(graph.rdg(), one);
       pass_messages(trace, graph, *planned->plan);

@@ -100,6 +100,19 @@ Certificate some_certificate(const Trace& trace) {
 
 }  // namespace
 
+TEST_CASE("certificate: what is predicted is Graham's bound, and what a replay takes besides") {
+  ReplaySums sums{1, 0.4};
+  CHECK_EQ(predicted_s(sums, 1, {}), doctest::Approx(1));
+  CHECK_EQ(predicted_s(sums, 2, {}), doctest::Approx(0.7));
+  CHECK_EQ(predicted_s(sums, 4, {}), doctest::Approx(0.55));
+  sums = {1, 0.4, 0.6, 0.2, 3, 100};
+  Pace pace{1.5};
+  pace.begin_s = 0.01;
+  pace.start_s = 0.02;
+  pace.message_s = 1e-4;
+  CHECK_EQ(predicted_s(sums, 2, pace), doctest::Approx(1.5 * (0.7 + 0.4) + 0.01 + 2 * 0.02 + 0.01));
+}
+
 TEST_CASE("certificate: the prediction is Graham's bound with restores, at the pace that was measured") {
   Rdg graph = intervals_of(2, 1);
   add_message(graph, {1, 8}, {2, 4}, 10);
@@ -125,7 +138,7 @@ TEST_CASE("certificate: each replay takes its time to begin, each interval to be
   const PredictedReplay replay = predict(*planned.plan, its_costs);
   CHECK_EQ(replay.predicted_s, doctest::Approx(without_s + 0.008 * (2 / 2 + 0.5)));
   its_costs.pace.begin_s = 0.05;
-  CHECK_EQ(overhead_s(replay, its_costs), doctest::Approx(0.062));
+  CHECK_EQ(overhead_s(replay.intervals, replay.messages, 2, its_costs.pace), doctest::Approx(0.062));
   CHECK_EQ(predict(*planned.plan, its_costs).predicted_s, doctest::Approx(without_s + 0.062));
   its_costs.pace.message_s = 0.001;
   CHECK_EQ(predict(*planned.plan, its_costs).messages, 1);

@@ -289,17 +289,6 @@ TEST_CASE("plan: damaged times and orders are survived") {
   }
 }
 
-TEST_CASE("predicted_ns is Graham's bound") {
-  Plan plan;
-  plan.work_ns = 1000;
-  plan.critical_path_ns = 400;
-  CHECK_EQ(plan.predicted_ns(1), 1000);
-  CHECK_EQ(plan.predicted_ns(2), 700);
-  CHECK_EQ(plan.predicted_ns(4), 550);
-  CHECK_EQ(plan.predicted_ns(1000), 401);
-  CHECK_EQ(plan.predicted_ns(0), 1000);
-}
-
 TEST_CASE("a plan on a million messages takes well under a second") {
   constexpr UnitId kUnits = 16;
   constexpr EventIndex kEvents = 62'500, kPerInterval = 625;

@@ -46,11 +46,8 @@ void Intervals::note_image(Unit& unit, const UnitState& state, uint64_t memory_b
   messages_.note_restore(unit.id, start_ns(mappings, memory_bytes), memory_bytes);
 }
 
-// What it takes to start an interval from what is mapped.
 uint64_t Intervals::start_ns(size_t mappings, uint64_t memory_bytes) const {
-  const double start_s =
-      kStubs * limits_.spawn_s + restore_s(memory_bytes) + kMapping_s * static_cast<double>(mappings);
-  return static_cast<uint64_t>(start_s * 1e9);
+  return static_cast<uint64_t>(start_s(limits_.spawn_s, mappings, memory_bytes) * 1e9);
 }
 
 uint64_t Intervals::period_ns(uint64_t memory_bytes) const {
