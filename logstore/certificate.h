@@ -20,11 +20,13 @@ struct PredictedReplay {
   double predicted_s = 0;     // with the certificate's jobs, at its pace
   double clock_error_s = 0;   // how much of that is there only because times of events are not exact
   uint64_t messages = 0;      // that these intervals receive from each other
+  double executing_s = 0;     // of predicted_s, at a pace of 1; not kept
   bool operator==(const PredictedReplay&) const = default;
 };
 
-// How long replays take on a host: so many times what the trace's times predict, something for each interval and for
-// each message, and something for each replay.
+// How long replays take on a host: so many times as long as recorded to execute, something for each interval and for
+// each message, and something for each replay. (What it takes to restore memory is assumed, not measured: memory that
+// is in the page cache now need not be there later.)
 struct Pace {
   double times = 1;
   double least = 1, most = 1;  // `times`, if each of the `measured` replays were to be predicted by itself

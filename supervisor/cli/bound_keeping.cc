@@ -149,9 +149,10 @@ class Keeping {
                    seconds.error().status};
     }
     const uint32_t jobs = costs(trace).jobs;
-    const double overhead = overhead_s(replay.intervals, replay.messages, jobs, pace_);
-    const double recorded_s = (replay.predicted_s - replay.clock_error_s - overhead) / pace_.times;
-    measured_.push_back({starts(replay.intervals, jobs), static_cast<double>(replay.messages), recorded_s, *seconds});
+    const double restoring_s = replay.predicted_s - replay.clock_error_s - pace_.times * replay.executing_s -
+                               overhead_s(replay.intervals, replay.messages, jobs, pace_);
+    measured_.push_back({starts(replay.intervals, jobs), static_cast<double>(replay.messages), replay.executing_s,
+                         restoring_s, *seconds});
     return {};
   }
 

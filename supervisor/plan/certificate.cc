@@ -42,9 +42,9 @@ double overhead_s(uint64_t intervals, uint64_t messages, uint32_t jobs, const Pa
 }
 
 double predicted_s(const ReplaySums& sums, uint32_t jobs, const Pace& pace) {
-  const double recorded_s =
-      list_schedule(sums.work_s, sums.path_s, jobs) + list_schedule(sums.restore_s, sums.longest_restore_s, jobs);
-  return pace.times * recorded_s + overhead_s(sums.intervals, sums.messages, jobs, pace);
+  return pace.times * list_schedule(sums.work_s, sums.path_s, jobs) +
+         list_schedule(sums.restore_s, sums.longest_restore_s, jobs) +
+         overhead_s(sums.intervals, sums.messages, jobs, pace);
 }
 
 PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
@@ -64,6 +64,7 @@ PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
     largest_error_s = std::max(largest_error_s, error_s);
   }
   replay.restore_s = sums.restore_s;
+  replay.executing_s = list_schedule(sums.work_s, sums.path_s, costs.jobs);
   replay.clock_error_s = costs.pace.times * list_schedule(std::sqrt(errors), largest_error_s, costs.jobs);
   replay.predicted_s = predicted_s(sums, costs.jobs, costs.pace) + replay.clock_error_s;
   return replay;

@@ -20,7 +20,7 @@ using Costs = std::array<double, 4>;
 
 double product(const Costs& a, const Costs& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
-Costs factors(const MeasuredReplay& replay) { return {1, replay.starts, replay.messages, replay.recorded_s}; }
+Costs factors(const MeasuredReplay& replay) { return {1, replay.starts, replay.messages, replay.executing_s}; }
 
 // A half-space: the costs of which `factors` makes at least this much.
 struct AtLeast {
@@ -76,7 +76,7 @@ Pace fit_pace(const std::vector<MeasuredReplay>& measured) {
   for (const MeasuredReplay& replay : measured) {
     Costs its = factors(replay);
     its[2] /= most_messages;
-    allowed.push_back({its, replay.seconds});
+    allowed.push_back({its, replay.seconds - replay.restoring_s});
     for (size_t i = 0; i < all.size(); ++i) all[i] += its[i] / replay.seconds;
   }
   Costs best{0, 0, 0, 1};
@@ -99,7 +99,8 @@ Pace fit_pace(const std::vector<MeasuredReplay>& measured) {
   pace.message_s = std::max(0.0, best[2]);
   pace.times = std::max(kLeastPace, best[3]);
   for (const MeasuredReplay& replay : measured) {
-    const double times = pace.times * replay.seconds / product(factors(replay), best);
+    const double predicted_s = product(factors(replay), best) + replay.restoring_s;
+    const double times = pace.times * replay.seconds / predicted_s;
     if (pace.measured++ == 0) pace.least = pace.most = times;
     pace.least = std::min(pace.least, times);
     pace.most = std::max(pace.most, times);

@@ -9,10 +9,11 @@
 namespace redrive {
 
 struct MeasuredReplay {
-  double starts = 0;      // how many times of starting an interval are in it (starts() in certificate.h)
-  double messages = 0;    // between its intervals
-  double recorded_s = 0;  // what the trace's times predict: at a pace of 1, without overhead_s()
-  double seconds = 0;     // measured; more than 0
+  double starts = 0;       // how many times of starting an interval are in it (starts() in certificate.h)
+  double messages = 0;     // between its intervals
+  double executing_s = 0;  // as recorded
+  double restoring_s = 0;  // as assumed
+  double seconds = 0;      // measured; more than 0
 };
 
 // The pace, of at least kLeastPace, at which none of the replays takes longer than predicted, and what is predicted of

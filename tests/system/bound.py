@@ -179,7 +179,7 @@ def few_processors(ctx):
     ctx.expect_status(told, 0)
     certificate = ctx.json("stats", ctx.trace)["certificate"]
     slowest = certificate["slowest"]
-    alone_s = certificate["pace"] * (slowest["cpu_s"] + slowest["restore_s"]) + slowest["clock_error_s"] + certificate["start_s"] * slowest["replay_set_size"] + certificate["begin_s"] + certificate["message_s"] * slowest["messages"]
+    alone_s = certificate["pace"] * slowest["cpu_s"] + slowest["restore_s"] + slowest["clock_error_s"] + certificate["start_s"] * slowest["replay_set_size"] + certificate["begin_s"] + certificate["message_s"] * slowest["messages"]
     if certificate["jobs"] != 1 or abs(slowest["predicted_s"] - alone_s) > 1e-6 or certificate["kept"]:
         raise Failure(f"with one processor: {certificate}")
     ctx.expect("with 1 job," in told.stderr, told, "does not say for how many jobs the bound cannot be kept")

@@ -110,7 +110,7 @@ TEST_CASE("certificate: what is predicted is Graham's bound, and what a replay t
   pace.begin_s = 0.01;
   pace.start_s = 0.02;
   pace.message_s = 1e-4;
-  CHECK_EQ(predicted_s(sums, 2, pace), doctest::Approx(1.5 * (0.7 + 0.4) + 0.01 + 2 * 0.02 + 0.01));
+  CHECK_EQ(predicted_s(sums, 2, pace), doctest::Approx(1.5 * 0.7 + 0.4 + 0.01 + 2 * 0.02 + 0.01));
 }
 
 TEST_CASE("certificate: the prediction is Graham's bound with restores, at the pace that was measured") {
@@ -124,7 +124,7 @@ TEST_CASE("certificate: the prediction is Graham's bound with restores, at the p
   CHECK_EQ(replay.restore_s, doctest::Approx(0.04));
   CHECK_EQ(replay.memory_bytes, 8192);
   // Half of the work and the longest path (0.1), half of the restores and one of them.
-  CHECK_EQ(replay.predicted_s, doctest::Approx(1.5 * ((0.14 + 0.1) / 2 + (0.04 + 0.02) / 2)));
+  CHECK_EQ(replay.predicted_s, doctest::Approx(1.5 * (0.14 + 0.1) / 2 + (0.04 + 0.02) / 2));
 }
 
 TEST_CASE("certificate: each replay takes its time to begin, each interval to be started, and each message") {

@@ -15,12 +15,12 @@ namespace {
 
 double predicted_s(const Pace& pace, const MeasuredReplay& replay) {
   return pace.begin_s + pace.start_s * replay.starts + pace.message_s * replay.messages +
-         pace.times * replay.recorded_s;
+         pace.times * replay.executing_s + replay.restoring_s;
 }
 
-// A replay with these starts and messages, and so many seconds of recorded time.
-MeasuredReplay measured(const Pace& pace, double starts, double messages, double recorded_s) {
-  MeasuredReplay replay{starts, messages, recorded_s, 0};
+// A replay with these starts and messages, and so many seconds of recorded time. Each start restores memory.
+MeasuredReplay measured(const Pace& pace, double starts, double messages, double executing_s) {
+  MeasuredReplay replay{starts, messages, executing_s, 0.01 * starts, 0};
   replay.seconds = predicted_s(pace, replay);
   return replay;
 }
@@ -65,7 +65,7 @@ TEST_CASE("pace: what replays took is divided into beginning, starting, messages
 }
 
 TEST_CASE("pace: it has a least, whatever was measured") {
-  const Pace pace = fit_pace({{1, 0, 0.1, 0.02}, {3, 7, 0.2, 0.05}});
+  const Pace pace = fit_pace({{1, 0, 0.1, 0, 0.02}, {3, 7, 0.2, 0, 0.05}});
   CHECK_EQ(pace.times, kLeastPace);
   CHECK_EQ(pace.begin_s, 0);
   CHECK_EQ(pace.start_s, 0);
