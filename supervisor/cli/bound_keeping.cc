@@ -24,6 +24,7 @@ constexpr double kNearlyLate = 1. / 3;  // of the bound: replays are measured be
 constexpr size_t kMostProved = 8;       // of the slowest, once the trace was repaired
 constexpr double kTogether_s = 2;       // about how long what is measured, or proved, may take together
 constexpr double kAgain = 1.1;  // what takes so much longer than predicted is measured again: the machine may be busy
+constexpr int kTries = 2, kTriesAtKnownPace = 4;  // at most
 constexpr double kRepaired = 0.9;  // of the bound: what takes longer is repaired, because predictions have errors
 // How often it is repaired: what was predicted of the repair may be wrong by as much as a checkpoint's place, and by
 // what replays then take.
@@ -139,7 +140,8 @@ class Keeping {
   Result<void> measure(const Trace& trace, const PredictedReplay& replay, std::optional<EventIndex> until = {}) {
     progress_.show(fmt::format("measuring the replay of {}:{}", replay.unit, replay.interval));
     auto seconds = replay_s(trace, replay, until, how_);
-    if (seconds && *seconds > kAgain * replay.predicted_s) {
+    const int most = pace_.measured == 0 ? kTries : kTriesAtKnownPace;
+    for (int tries = 1; tries < most && seconds && *seconds > kAgain * replay.predicted_s; ++tries) {
       const auto again = replay_s(trace, replay, until, how_);
       if (again) seconds = std::min(*seconds, *again);
     }
