@@ -20,7 +20,8 @@ struct PredictedReplay {
   double predicted_s = 0;     // with the certificate's jobs, at its pace
   double clock_error_s = 0;   // how much of that is there only because times of events are not exact
   uint64_t messages = 0;      // that these intervals receive from each other
-  double executing_s = 0;     // of predicted_s, at a pace of 1; not kept
+  // Of predicted_s, not kept: to execute, at a pace of 1, and to restore.
+  double executing_s = 0, restoring_s = 0;
   bool operator==(const PredictedReplay&) const = default;
 };
 

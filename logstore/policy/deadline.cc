@@ -23,8 +23,8 @@
 //
 // Checkpoints are placed on lines, like those of fewest_bytes.cc. A line also comes when the replay of what a unit
 // needs since the latest one has almost become as long as C, because a cut between lines takes few bytes, and one amid
-// intervals takes many. But it costs images, so it does not come where these may be larger than
-// what has been received.
+// intervals takes many. But it costs images, so it does not come where these may be larger than what has been
+// received.
 #include <algorithm>
 #include <deque>
 #include <unordered_map>

@@ -24,7 +24,7 @@ constexpr double kNearlyLate = 1. / 3;  // of the bound: replays are measured be
 constexpr size_t kMostProved = 8;       // of the slowest, once the trace was repaired
 constexpr double kTogether_s = 2;       // about how long what is measured, or proved, may take together
 constexpr double kAgain = 1.1;  // what takes so much longer than predicted is measured again: the machine may be busy
-constexpr int kTries = 2, kTriesAtKnownPace = 4;  // at most
+constexpr int kTries = 2, kTriesAtKnownPace = 4;  // of each, at most
 constexpr double kRepaired = 0.9;  // of the bound: what takes longer is repaired, because predictions have errors
 // How often it is repaired: what was predicted of the repair may be wrong by as much as a checkpoint's place, and by
 // what replays then take.
@@ -150,11 +150,8 @@ class Keeping {
                                replay.interval, seconds.error().message),
                    seconds.error().status};
     }
-    const uint32_t jobs = costs(trace).jobs;
-    const double restoring_s = replay.predicted_s - replay.clock_error_s - pace_.times * replay.executing_s -
-                               overhead_s(replay.intervals, replay.messages, jobs, pace_);
-    measured_.push_back({starts(replay.intervals, jobs), static_cast<double>(replay.messages), replay.executing_s,
-                         restoring_s, *seconds});
+    measured_.push_back({starts(replay.intervals, costs(trace).jobs), static_cast<double>(replay.messages),
+                         replay.executing_s, replay.restoring_s, *seconds});
     return {};
   }
 

@@ -344,10 +344,8 @@ Costs measure(const Execution& execution, const Decided& decided, uint32_t cores
     ReplaySums sums{0, static_cast<double>(paths_ns[interval]) * kNs};
     sums.intervals = members.size();
     for (const Member& member : members) {
-      const double restore_s = decided.intervals[member.interval].restore_s;
       sums.work_s += static_cast<double>(member.cpu_ns) * kNs;
-      sums.restore_s += restore_s;
-      sums.longest_restore_s = std::max(sums.longest_restore_s, restore_s);
+      sums.add_restore(decided.intervals[member.interval].restore_s);
       sums.messages += member.needs.size();
     }
     costs.replay_set.add(static_cast<double>(members.size()));

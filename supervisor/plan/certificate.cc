@@ -25,6 +25,12 @@ double list_schedule(double all, double largest, uint32_t jobs) {
   return all * share + largest * (1 - share);
 }
 
+double executing_s(const ReplaySums& sums, uint32_t jobs) { return list_schedule(sums.work_s, sums.path_s, jobs); }
+
+double restoring_s(const ReplaySums& sums, uint32_t jobs) {
+  return list_schedule(sums.restore_s, sums.longest_restore_s, jobs);
+}
+
 }  // namespace
 
 ReplayCosts costs_of(const Trace& trace, uint32_t jobs) {
@@ -42,8 +48,7 @@ double overhead_s(uint64_t intervals, uint64_t messages, uint32_t jobs, const Pa
 }
 
 double predicted_s(const ReplaySums& sums, uint32_t jobs, const Pace& pace) {
-  return pace.times * list_schedule(sums.work_s, sums.path_s, jobs) +
-         list_schedule(sums.restore_s, sums.longest_restore_s, jobs) +
+  return pace.times * executing_s(sums, jobs) + restoring_s(sums, jobs) +
          overhead_s(sums.intervals, sums.messages, jobs, pace);
 }
 
@@ -55,16 +60,15 @@ PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
   replay.messages = sums.messages;
   double errors = 0, largest_error_s = 0;  // the sum of squares
   for (const auto& planned : plan.replay_set) {
-    const double restore_s = costs.restore_s(planned.unit, planned.start);
-    sums.restore_s += restore_s;
-    sums.longest_restore_s = std::max(sums.longest_restore_s, restore_s);
+    sums.add_restore(costs.restore_s(planned.unit, planned.start));
     replay.memory_bytes += costs.memory_bytes(planned.unit, planned.start);
     const double error_s = seconds(planned.clock_error_ns);
     errors += error_s * error_s;
     largest_error_s = std::max(largest_error_s, error_s);
   }
   replay.restore_s = sums.restore_s;
-  replay.executing_s = list_schedule(sums.work_s, sums.path_s, costs.jobs);
+  replay.executing_s = executing_s(sums, costs.jobs);
+  replay.restoring_s = restoring_s(sums, costs.jobs);
   replay.clock_error_s = costs.pace.times * list_schedule(std::sqrt(errors), largest_error_s, costs.jobs);
   replay.predicted_s = predicted_s(sums, costs.jobs, costs.pace) + replay.clock_error_s;
   return replay;

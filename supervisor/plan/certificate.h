@@ -1,6 +1,7 @@
 // Whether every replay keeps the bound: the replay of each interval is planned, and its time predicted.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -25,6 +26,11 @@ struct ReplaySums {
   double work_s = 0, path_s = 0;                // to execute the intervals: of all of them, and of the longest path
   double restore_s = 0, longest_restore_s = 0;  // to restore their memory: all together, and the largest
   uint64_t intervals = 0, messages = 0;         // messages: from one of the intervals to another
+
+  void add_restore(double seconds) {
+    restore_s += seconds;
+    longest_restore_s = std::max(longest_restore_s, seconds);
+  }
 };
 // The bound of a list schedule (Graham) at this pace.
 double predicted_s(const ReplaySums& sums, uint32_t jobs, const Pace& pace);

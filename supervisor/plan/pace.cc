@@ -69,6 +69,7 @@ void for_each_choice(const std::vector<AtLeast>& all, std::array<AtLeast, 4>& ch
 
 // A linear program with four variables: its optimum is in a corner of what is allowed, and few corners are possible.
 Pace fit_pace(const std::vector<MeasuredReplay>& measured) {
+  if (measured.empty()) return {};
   double most_messages = 1;  // of one replay: numbers of the same size are computed with
   for (const MeasuredReplay& replay : measured) most_messages = std::max(most_messages, replay.messages);
   std::vector<AtLeast> allowed{{{1, 0, 0, 0}, 0}, {{0, 1, 0, 0}, 0}, {{0, 0, 1, 0}, 0}, {{0, 0, 0, 1}, kLeastPace}};
@@ -83,7 +84,7 @@ Pace fit_pace(const std::vector<MeasuredReplay>& measured) {
   std::optional<double> least;
   std::array<AtLeast, 4> chosen;
   for_each_choice(allowed, chosen, 0, 0, [&](const std::array<AtLeast, 4>& borders) {
-    const auto costs = measured.empty() ? std::nullopt : corner(borders);
+    const auto costs = corner(borders);
     const auto has = [&](const AtLeast& half) { return half.has(*costs); };
     if (!costs || !std::all_of(allowed.begin(), allowed.end(), has)) return;
     const double sum = product(all, *costs);
@@ -116,6 +117,11 @@ std::vector<PredictedReplay> worth_measuring(std::vector<PredictedReplay> replay
   });
   if (!replays.empty()) replays.erase(std::max(too_long, replays.begin() + 1), replays.end());
 
+  double most_starts = 0, most_messages = 1;
+  for (const auto& replay : replays) {
+    most_starts = std::max(most_starts, starts(replay.intervals, jobs));
+    most_messages = std::max(most_messages, static_cast<double>(replay.messages));
+  }
   std::vector<PredictedReplay> chosen;
   const auto choose = [&](size_t place) {
     chosen.push_back(replays[place]);
@@ -126,13 +132,6 @@ std::vector<PredictedReplay> worth_measuring(std::vector<PredictedReplay> replay
   if (replays.empty()) return chosen;
 
   const double longest_s = chosen[1].predicted_s;
-  double most_starts = 0, most_messages = 1;
-  for (const auto* const each : {&chosen, &replays}) {
-    for (const auto& replay : *each) {
-      most_starts = std::max(most_starts, starts(replay.intervals, jobs));
-      most_messages = std::max(most_messages, static_cast<double>(replay.messages));
-    }
-  }
   const auto difference = [&](const PredictedReplay& a, const PredictedReplay& b) {
     const double messages = static_cast<double>(a.messages) - static_cast<double>(b.messages);
     return std::max({std::abs(a.predicted_s - b.predicted_s) / longest_s,
