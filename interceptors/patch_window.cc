@@ -1,7 +1,10 @@
 #include "interceptors/patch_window.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <memory>
 
@@ -121,6 +124,23 @@ uint8_t displacement_at(const cs_insn& instruction) {
   return relative ? detail.encoding.disp_offset : 0;
 }
 
+constexpr uint64_t kGroup = 16;      // bytes that are looked at together
+constexpr uint64_t kAhead = kGroup;  // bytes that are read beyond those: enough for the rest of a jump
+
+// Which of the bytes look like the last one of the opcode of a near jump or call: bit k for byte k. The byte before
+// them is read, too.
+unsigned near_jumps(const uint8_t* code) {
+  const auto bytes_at = [](const uint8_t* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); };
+  const auto are = [](__m128i bytes, int mask, int value) {
+    return _mm_cmpeq_epi8(_mm_and_si128(bytes, _mm_set1_epi8(static_cast<char>(mask))),
+                          _mm_set1_epi8(static_cast<char>(value)));
+  };
+  const __m128i bytes = bytes_at(code);
+  const __m128i jump_or_call = are(bytes, 0xfe, 0xe8);  // e8 or e9
+  const __m128i conditional = _mm_and_si128(are(bytes_at(code - 1), 0xff, 0x0f), are(bytes, 0xf0, 0x80));
+  return static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(jump_or_call, conditional)));
+}
+
 }  // namespace
 
 uint64_t replaceable_size(std::span<const uint8_t> code) {
@@ -155,23 +175,24 @@ class CodeSegment::Code {
 
 CodeSegment::CodeSegment(uint64_t size, ReadCode read) : read_(std::move(read)), targets_(size) {
   constexpr uint64_t kAtOnce = 64 << 10;
-  Bytes code(1 + kAtOnce + kJumpSize - 1);  // with the byte before, and the rest of a jump that begins in these
+  Bytes code(1 + kAtOnce + kAhead);  // with the byte before, and the rest of a jump that begins in these
   for (uint64_t begin = 0; begin < size; begin += kAtOnce) {
-    const uint64_t start = begin - std::min<uint64_t>(begin, 1);
-    const auto bytes = std::span(code).first(std::min(size, begin + kAtOnce + kJumpSize - 1) - start);
-    if (read_(start, bytes) < bytes.size()) {
+    const auto bytes = std::span(code).subspan(1, std::min(size - begin, kAtOnce + kAhead));
+    if (read_(begin, bytes) < bytes.size()) {
       targets_.assign(size, true);  // anything may be one
       return;
     }
-    for (uint64_t at = begin; at < begin + kAtOnce && at + kJumpSize <= start + bytes.size(); ++at) {
-      const uint8_t* const opcode = &bytes[at - start];
-      const bool near = *opcode == 0xe8 || *opcode == 0xe9 || (at > 0 && opcode[-1] == 0x0f && *opcode >> 4 == 8);
-      if (!near) continue;
-      int32_t distance;
-      std::memcpy(&distance, opcode + 1, sizeof distance);
-      const int64_t target = static_cast<int64_t>(at + kJumpSize) + distance;
-      if (target >= 0 && target < static_cast<int64_t>(size)) targets_[static_cast<size_t>(target)] = true;
+    for (uint64_t group = 0; group < std::min<uint64_t>(bytes.size(), kAtOnce); group += kGroup) {
+      for (unsigned jumps = near_jumps(&bytes[group]); jumps != 0; jumps &= jumps - 1) {
+        const uint64_t at = group + static_cast<unsigned>(std::countr_zero(jumps));
+        if (at + kJumpSize > bytes.size()) break;
+        int32_t distance;
+        std::memcpy(&distance, &bytes[at + 1], sizeof distance);
+        const int64_t target = static_cast<int64_t>(begin + at + kJumpSize) + distance;
+        if (target >= 0 && target < static_cast<int64_t>(size)) targets_[static_cast<size_t>(target)] = true;
+      }
     }
+    code[0] = code[kAtOnce];
   }
 }
 
