@@ -152,18 +152,22 @@ void PayloadTable::interval_starts(const ExecutedEvents& its, int processor) {
 void PayloadTable::make_room(const ExecutedEvents& its) const {
   constexpr uint64_t kLongest = 256 << 20;
   if (size() > kLongest) return;
-  uint64_t start = 0, end = 0;  // of messages that lie side by side
-  const auto populate = [&] {
-    if (start < end) shared_->populate(start, end - start);
-  };
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;  // start and end, by receivers: each takes its own turn
   for (const Place& place : sent_by(its)) {
-    if (offsets_[place.index] != end) {
-      populate();
-      start = offsets_[place.index];
+    const uint64_t start = offsets_[place.index], end = offsets_[place.index + 1];
+    if (!ranges.empty() && ranges.back().second == start) {
+      ranges.back().second = end;
+    } else {
+      ranges.emplace_back(start, end);
     }
-    end = offsets_[place.index + 1];
   }
-  populate();
+  std::sort(ranges.begin(), ranges.end());
+  for (auto range = ranges.begin(); range != ranges.end();) {
+    const uint64_t start = range->first;
+    uint64_t end = start;
+    for (; range != ranges.end() && range->first <= end; ++range) end = std::max(end, range->second);
+    if (start < end) shared_->populate(start, end - start);
+  }
 }
 
 // Only those that read it decide by it whether to spin, so it may change under them.

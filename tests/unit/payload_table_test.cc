@@ -60,6 +60,14 @@ TEST_CASE("what events will send gets its memory, unless the table is very long"
   CHECK_LE(blocks(*table), before + (2 * kPages + 2) * kPageSize);
   CHECK_FALSE(table->is_sent(*table->index({1, 5})));
 
+  // Messages with the same receivers lie side by side: those of one unit can lie in several places, in any order.
+  const uint64_t large = kPages * kPageSize;
+  const auto turns = made({{{1, 1}, large, 1}, {{1, 2}, large, 0}, {{1, 3}, large, 1}, {{2, 1}, large, 0}}, 2);
+  const uint64_t empty = blocks(*turns);
+  turns->make_room({1, 0, 9});
+  CHECK_GE(blocks(*turns), empty + 3 * large);
+  CHECK_LE(blocks(*turns), empty + 3 * large + 4 * kPageSize);
+
   const auto longer = made({first, {{2, 5}, kLong, 0}}, 2);
   longer->make_room({1, 0, 10});
   longer->make_room({2, 0, 10});
