@@ -26,11 +26,11 @@ using Json = nlohmann::ordered_json;
 double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 // At the pace at which replays were measured, if they were.
-double predicted_s(const Plan& plan, const Trace& trace, int jobs) {
+PredictedReplay predicted(const Plan& plan, const Trace& trace, int jobs) {
   ReplayCosts costs = costs_of(trace, static_cast<uint32_t>(jobs));
   const auto certificate = kept_certificate(trace);
   if (certificate && *certificate) costs.pace = (*certificate)->pace;
-  return predict(plan, costs).predicted_s;
+  return predict(plan, costs);
 }
 
 // The last event to execute; nullopt if there is none.
@@ -55,20 +55,22 @@ Json replay_set_json(const Plan& plan, const Trace& trace) {
 
 // Prints the contents and the cost of a plan, after `of`, which says what is planned.
 void print_plan_json(Json of, const Plan& plan, const Trace& trace, int jobs) {
-  const double seconds_predicted = predicted_s(plan, trace, jobs);
+  const PredictedReplay replay = predicted(plan, trace, jobs);
   of.update({{"replay_set", replay_set_json(plan, trace)},
              {"critical_path_s", seconds(plan.critical_path_ns)},
              {"work_s", seconds(plan.work_ns)},
-             {"predicted_s", seconds_predicted},
+             {"restore_s", replay.restore_s},
+             {"messages", replay.messages},
+             {"predicted_s", replay.predicted_s},
              {"jobs", jobs},
              {"bound_s", trace.settings().bound_s},
-             {"over_bound", trace.settings().keeps_bound() && seconds_predicted > trace.settings().bound_s}});
+             {"over_bound", trace.settings().keeps_bound() && replay.predicted_s > trace.settings().bound_s}});
   print_json(of);
 }
 
 void print_sums(const Plan& plan, const Trace& trace, int jobs) {
   const Settings& settings = trace.settings();
-  const double seconds_predicted = predicted_s(plan, trace, jobs);
+  const double seconds_predicted = predicted(plan, trace, jobs).predicted_s;
   std::string bound;
   if (settings.keeps_bound()) {
     const bool over = seconds_predicted > settings.bound_s;
