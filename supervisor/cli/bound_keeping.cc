@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kNearlyLate = 1. / 3;  // of the bound: replays are measured before it is said that they are in time
 constexpr size_t kMostProved = 8;       // of the slowest, once the trace was repaired
-constexpr double kTogether_s = 2;       // about how long what is measured, or proved, may take together
+constexpr double kMeasured_s = 3, kProved_s = 2;  // about how long what is measured, or proved, may take together
 constexpr double kAgain = 1.1;  // what takes so much longer than predicted is measured again: the machine may be busy
 constexpr int kTries = 2, kTriesAtKnownPace = 4;  // of each, at most
 constexpr double kRepaired = 0.9;  // of the bound: what takes longer is repaired, because predictions have errors
@@ -30,11 +30,11 @@ constexpr double kRepaired = 0.9;  // of the bound: what takes longer is repaire
 // what replays then take.
 constexpr int kMostRepairs = 3;
 
-// As many of the first as may be re-driven together, and at least one.
-void keep_short(std::vector<PredictedReplay>& replays) {
+// As many of the first as take so long together, and at least one.
+void keep_short(std::vector<PredictedReplay>& replays, double together_s) {
   double sum_s = 0;
   const auto enough = std::find_if(replays.begin(), replays.end(),
-                                   [&](const auto& replay) { return (sum_s += replay.predicted_s) > kTogether_s; });
+                                   [&](const auto& replay) { return (sum_s += replay.predicted_s) > together_s; });
   if (enough != replays.end()) replays.erase(std::max(enough, replays.begin() + 1), replays.end());
 }
 
@@ -119,13 +119,17 @@ class Keeping {
   }
 
   // Once the trace was repaired, the slowest replays are measured, too: others than before. What those took still says
-  // what replays take.
+  // what replays take. If one of them takes longer than predicted, the others can wait until the trace is repaired
+  // again.
   Result<void> measure(const Trace& trace, const Rdg& graph, std::vector<PredictedReplay> replays) {
     const bool first = measured_.empty();
     auto chosen = first ? worth_measuring(std::move(replays), costs(trace).jobs) : worth_proving(std::move(replays));
-    keep_short(chosen);
+    keep_short(chosen, first ? kMeasured_s : kProved_s);
     if (first) TRY(measure_start(trace, graph, *std::ranges::max_element(chosen, {}, &PredictedReplay::predicted_s)));
-    for (const auto& replay : chosen) TRY(measure(trace, replay));
+    for (const auto& replay : chosen) {
+      TRY(measure(trace, replay));
+      if (!first && measured_.back().seconds > kAgain * replay.predicted_s) break;
+    }
     pace_ = fit_pace(measured_);
     return {};
   }

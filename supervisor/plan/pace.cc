@@ -12,7 +12,7 @@
 namespace redrive {
 namespace {
 
-constexpr double kMostMeasured_s = 0.5;                          // what is predicted of a replay that is measured
+constexpr double kMostMeasured_s = 1;                            // what is predicted of a replay that is measured
 constexpr size_t kLongest = 3, kUnlikeAll = 2, kUnlikeLong = 2;  // how many of each are chosen
 
 // What a replay takes: begin_s, start_s, message_s and pace.times, each so many times.

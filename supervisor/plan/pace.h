@@ -21,9 +21,9 @@ struct MeasuredReplay {
 // it.
 Pace fit_pace(const std::vector<MeasuredReplay>& measured);
 
-// What makes one replay fast need not make others fast. Less than 1 is possible: what a receive takes in a replay does
-// not depend on what it took, and is a part of `messages`.
-inline constexpr double kLeastPace = 0.5;
+// What makes the measured replays fast need not make others fast, which may be much longer: what they take can often be
+// divided between messages and executing in several ways.
+inline constexpr double kLeastPace = 1;
 
 // Those of which the pace can be found: the shortest, the longest, and those that are least like these. Their times
 // must have been predicted at a pace of 1. Only replays that are short are chosen, and the most important ones come

@@ -119,7 +119,7 @@ TEST_CASE("pace: no measured replay takes longer than predicted, and no other co
 TEST_CASE("pace: the shortest, the longest and the most different replays are measured") {
   const std::vector<PredictedReplay> replays{replay(1, 1, 0.10),  replay(2, 4, 0.30), replay(3, 4, 0.29),
                                              replay(4, 4, 0.28),  replay(5, 4, 0.27), replay(6, 9, 0.12),
-                                             replay(7, 9, 0.29),  replay(8, 1, 0.02), replay(9, 4, 0.60),
+                                             replay(7, 9, 0.29),  replay(8, 1, 0.02), replay(9, 4, 1.20),
                                              replay(10, 4, 0.25), replay(11, 4, 0.26)};
   const auto chosen = units(worth_measuring(replays, 1));
   CHECK_EQ(chosen.front(), 8);
