@@ -78,7 +78,7 @@ def mesh(ctx):
     return Job([str(workload(ctx.options, "mesh")), "4", "600i"])
 
 
-@test("preparing/bounds", timeout_s=240)
+@test("preparing/bounds", timeout_s=240, slow=True)
 def bounds(ctx):
     """A bound can be changed, to a smaller one as far as the noted checkpoints allow, and each is kept."""
     record_virtually(ctx, mesh(ctx))

@@ -31,15 +31,15 @@ def compare_tiers(ctx, job, period, name):
                 raise failure_of(report, f"recorded with checkpoints every {period}: intervals not verified: {', '.join(unverified[:8])}")
 
 
-def compare_random(ctx, program, seeds):
+def compare_random(ctx, program, seeds, periods):
     for _ in range(seeds):
         seed = random.randrange(1, 10**9)
-        compare_tiers(ctx, job_of(ctx, program, str(seed)), random.choice(PERIODS), f"seed-{seed}")
+        compare_tiers(ctx, job_of(ctx, program, str(seed)), random.choice(periods), f"seed-{seed}")
 
 
 for _program in ("random_calls", "random_outputs"):
-    test(f"tiers/{_program}", timeout_s=120)(lambda ctx, program=_program: compare_random(ctx, program, SEEDS))
-    test(f"tiers/many_{_program}", timeout_s=600, slow=True)(lambda ctx, program=_program: compare_random(ctx, program, MANY_SEEDS))
+    test(f"tiers/{_program}", timeout_s=120)(lambda ctx, program=_program: compare_random(ctx, program, SEEDS, PERIODS[-1:]))
+    test(f"tiers/many_{_program}", timeout_s=600, slow=True)(lambda ctx, program=_program: compare_random(ctx, program, MANY_SEEDS, PERIODS))
 
 
 @test("tiers/series_of_reads", timeout_s=120)
