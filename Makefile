@@ -14,7 +14,9 @@ RECORD_ROOMS := front kernel settings code messages tracees memory checkpoints p
 LIB_DIRS := base logstore logstore/policy interceptors checkpoint \
   $(addprefix supervisor/,plan evaluation tier record $(addprefix record/,$(RECORD_ROOMS)) replay live session daemon service cli)
 MAIN_SRCS := supervisor/cli/main.cc supervisor/daemon/main.cc
-LIB_SRCS := $(filter-out $(MAIN_SRCS) base/sanitizer_reports.cc,$(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.cc)))
+# Linked to some programs only.
+SOME_SRCS := base/sanitizer_reports.cc base/fmt_library.cc
+LIB_SRCS := $(filter-out $(MAIN_SRCS) $(SOME_SRCS),$(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.cc)))
 # What protoc makes: build/X.pb.h, which is included as X.pb.h, and build/X.pb.cc.
 PROTOS   := $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.proto))
 PB_HEADERS := $(PROTOS:%.proto=$(BUILD)/%.pb.h)
@@ -26,7 +28,7 @@ FUZZ_SRCS := $(wildcard tests/fuzz/*.cc)
 HELPER_SRCS := $(wildcard tests/fault/*.cc tests/system/*.cc) $(FUZZ_SRCS)
 HELPERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(HELPER_SRCS))))
 FUZZERS  := $(addprefix $(BUILD)/,$(notdir $(basename $(FUZZ_SRCS))))
-SOURCES  := $(LIB_SRCS) $(MAIN_SRCS) base/sanitizer_reports.cc $(UNIT_SRCS) $(HELPER_SRCS)
+SOURCES  := $(LIB_SRCS) $(MAIN_SRCS) $(SOME_SRCS) $(UNIT_SRCS) $(HELPER_SRCS)
 # The sanitizers of this build, in the form of -fsanitize=.
 SANITIZE ?=
 ifneq ($(SANITIZE),)
@@ -66,10 +68,12 @@ $(BUILD)/libredrive.a: $(LIB_OBJS)
 	@rm -f $@
 	ar rcs $@ $^
 
-# Linked at a fixed address, with its largest library inside. Otherwise relocating that library takes half of redrive's start-up, which is
-# part of each recording.
-$(BUILD)/redrive: $(BUILD)/supervisor/cli/main.o $(BUILD)/interceptors/other_processors.o $(REPORTS) $(BUILD)/libredrive.a
-	$(CXX) $(CXXFLAGS) $(LDFLAGS) -no-pie -o $@ $^ $(subst -lcapstone,-l:libcapstone.a,$(LIBS))
+# Linked at a fixed address, with those libraries inside that take long to load or to relocate: otherwise these are more than half of
+# redrive's start-up, which is part of each recording and each replay. A newer libseccomp may know the names of more calls.
+INSIDE := -static-libstdc++ -static-libgcc -lsqlite3 -l:libprotobuf-lite.a -lzstd -l:libxxhash.a -l:libcapstone.a -lseccomp -lgcc_eh \
+  -l:libunwind-x86_64.a -l:libunwind.a -l:liblzma.a -pthread
+$(BUILD)/redrive: $(BUILD)/supervisor/cli/main.o $(BUILD)/interceptors/other_processors.o $(BUILD)/base/fmt_library.o $(REPORTS) $(BUILD)/libredrive.a
+	$(CXX) $(CXXFLAGS) $(LDFLAGS) -no-pie -o $@ $^ $(INSIDE)
 
 $(BUILD)/redrived: $(BUILD)/supervisor/daemon/main.o $(REPORTS) $(BUILD)/libredrive.a
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)

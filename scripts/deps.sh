@@ -6,7 +6,7 @@
 # If nothing is missing, it does nothing and needs neither root nor network. It leaves no daemon running that was not running before.
 set -euo pipefail
 
-packages=(build-essential pkg-config libsqlite3-dev libzstd-dev libxxhash-dev libfmt-dev libcapstone-dev libunwind-dev
+packages=(build-essential pkg-config libsqlite3-dev libzstd-dev libxxhash-dev libfmt-dev libcapstone-dev libunwind-dev liblzma-dev
           libseccomp-dev libprotobuf-dev protobuf-compiler doctest-dev libcli11-dev nlohmann-json3-dev coinor-libclp-dev libsystemd-dev python3)
 recorded=(openmpi-bin libopenmpi-dev mpich libmpich-dev redis-server redis-tools nginx-light apache2-utils memcached postgresql git musl-tools golang-go nodejs
           debootstrap curl jq less tmux vim bubblewrap openssh-server dbus systemd sqlite3 lmdb-utils perl xfsprogs btrfs-progs gdb

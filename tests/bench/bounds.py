@@ -4,6 +4,7 @@
 Records programs that communicate, with several numbers of processes and several bounds, and re-drives every interval alone, as a user would. Writes
 bounds.md: what the certificate promised, what was kept for it, and how many replays were late. A machine that does other work meanwhile makes
 replays late. Rows of bounds that are not measured stay as they are."""
+import argparse
 import contextlib
 import dataclasses
 import pathlib
@@ -96,16 +97,22 @@ def page(rows):
     return "\n".join([
         "# Do replays keep their bound?", "",
         "Made by `make bounds`: each program was recorded with `record --bound`, which adds what late replays need, and then every interval was re-driven by a command of its own.",
-        "Predicted: by the trace's certificate, of the slowest interval. Pace: how many times as long as recorded replays take to execute, without what they take to begin, to start and for messages, as `record` has measured, if it needed to.",
+        "Predicted: by the trace's certificate, of the slowest interval. Pace: how many times as long as recorded replays take to execute, without what they take to begin, to start and for messages, as `record` has measured, if it needed to; never less than 1.",
         "Slowest and late: measured, restoring included, on a machine of two processors that may have been busy.",
-        "Stub: how long it took to make an empty process ready, by which the recorder knows how long intervals take to start; not noted in older rows, about 1.", "",
+        "Stub: how long it took to make an empty process ready, by which the recorder knows how long intervals take to start.", "",
         line(HEADER), line(["---"] * len(HEADER)), *(line(row) for row in rows), "",
         f"{sum(int(of) for _, of in measured)} replays, {sum(int(late) for late, _ in measured)} late; {len(rows) - len(measured)} recordings failed.", ""])
 
 
+def bounds_in(text):
+    if unknown := set(bounds := text.split(",")) - RUNS.keys():
+        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: there are {', '.join(RUNS)}")
+    return bounds
+
+
 def main():
     parser = bench_arguments.parser(__doc__, "one bound only")
-    parser.add_argument("--bounds", type=lambda text: text.split(","), default=list(RUNS), help="only these, with commas between them")
+    parser.add_argument("--bounds", type=bounds_in, default=list(RUNS), help="only these, with commas between them")
     parser.add_argument("programs", nargs="*", help="only these")
     chosen = parser.parse_args()
     options = Options(redrive=chosen.redrive, build=chosen.build)
