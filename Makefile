@@ -69,10 +69,16 @@ $(BUILD)/libredrive.a: $(LIB_OBJS)
 	ar rcs $@ $^
 
 # Linked at a fixed address, with those libraries inside that take long to load or to relocate: otherwise these are more than half of
-# redrive's start-up, which is part of each recording and each replay. A newer libseccomp may know the names of more calls.
+# redrive's start-up, which is part of each recording and each replay. A newer libseccomp may know the names of more calls. Sanitizers
+# replace functions of a shared C++ library.
+ifeq ($(SANITIZE),)
+FMT_LIBRARY := $(BUILD)/base/fmt_library.o
 INSIDE := -static-libstdc++ -static-libgcc -lsqlite3 -l:libprotobuf-lite.a -lzstd -l:libxxhash.a -l:libcapstone.a -lseccomp -lgcc_eh \
   -l:libunwind-x86_64.a -l:libunwind.a -l:liblzma.a -pthread
-$(BUILD)/redrive: $(BUILD)/supervisor/cli/main.o $(BUILD)/interceptors/other_processors.o $(BUILD)/base/fmt_library.o $(REPORTS) $(BUILD)/libredrive.a
+else
+INSIDE := $(LIBS)
+endif
+$(BUILD)/redrive: $(BUILD)/supervisor/cli/main.o $(BUILD)/interceptors/other_processors.o $(FMT_LIBRARY) $(REPORTS) $(BUILD)/libredrive.a
 	$(CXX) $(CXXFLAGS) $(LDFLAGS) -no-pie -o $@ $^ $(INSIDE)
 
 $(BUILD)/redrived: $(BUILD)/supervisor/daemon/main.o $(REPORTS) $(BUILD)/libredrive.a

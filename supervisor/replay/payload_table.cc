@@ -152,15 +152,8 @@ void PayloadTable::interval_starts(const ExecutedEvents& its, int processor) {
 void PayloadTable::make_room(const ExecutedEvents& its) const {
   constexpr uint64_t kLongest = 256 << 20;
   if (size() > kLongest) return;
-  std::vector<std::pair<uint64_t, uint64_t>> ranges;  // start and end, by receivers: each takes its own turn
-  for (const Place& place : sent_by(its)) {
-    const uint64_t start = offsets_[place.index], end = offsets_[place.index + 1];
-    if (!ranges.empty() && ranges.back().second == start) {
-      ranges.back().second = end;
-    } else {
-      ranges.emplace_back(start, end);
-    }
-  }
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;  // start and end of each message
+  for (const Place& place : sent_by(its)) ranges.emplace_back(offsets_[place.index], offsets_[place.index + 1]);
   std::sort(ranges.begin(), ranges.end());
   for (auto range = ranges.begin(); range != ranges.end();) {
     const uint64_t start = range->first;
