@@ -73,8 +73,9 @@ $(BUILD)/libredrive.a: $(LIB_OBJS)
 # replace functions of a shared C++ library.
 ifeq ($(SANITIZE),)
 FMT_LIBRARY := $(BUILD)/base/fmt_library.o
-INSIDE := -static-libstdc++ -static-libgcc -lsqlite3 -l:libprotobuf-lite.a -lzstd -l:libxxhash.a -l:libcapstone.a -lseccomp -lgcc_eh \
-  -l:libunwind-x86_64.a -l:libunwind.a -l:liblzma.a -pthread
+ARCHIVES := -lxxhash -lcapstone -lunwind-x86_64 -lunwind
+INSIDE := -static-libstdc++ -static-libgcc $(foreach lib,$(filter-out -lfmt,$(LIBS:-lgcc_s=-lgcc_eh)),\
+  $(if $(filter $(lib),$(ARCHIVES)),$(lib:-l%=-l:lib%.a),$(lib))) -l:liblzma.a
 else
 INSIDE := $(LIBS)
 endif

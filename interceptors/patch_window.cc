@@ -124,8 +124,7 @@ uint8_t displacement_at(const cs_insn& instruction) {
   return relative ? detail.encoding.disp_offset : 0;
 }
 
-constexpr uint64_t kGroup = 16;      // bytes that are looked at together
-constexpr uint64_t kAhead = kGroup;  // bytes that are read beyond those: enough for the rest of a jump
+constexpr uint64_t kGroup = 16;  // bytes that are looked at together
 
 // Which of the bytes look like the last one of the opcode of a near jump or call: bit k for byte k. The byte before
 // them is read, too.
@@ -175,9 +174,9 @@ class CodeSegment::Code {
 
 CodeSegment::CodeSegment(uint64_t size, ReadCode read) : read_(std::move(read)), targets_(size) {
   constexpr uint64_t kAtOnce = 64 << 10;
-  Bytes code(1 + kAtOnce + kAhead);  // with the byte before, and the rest of a jump that begins in these
+  Bytes code(1 + kAtOnce + kJumpSize - 1);  // with the byte before, and the rest of a jump that begins in these
   for (uint64_t begin = 0; begin < size; begin += kAtOnce) {
-    const auto bytes = std::span(code).subspan(1, std::min(size - begin, kAtOnce + kAhead));
+    const auto bytes = std::span(code).subspan(1, std::min(size - begin, kAtOnce + kJumpSize - 1));
     if (read_(begin, bytes) < bytes.size()) {
       targets_.assign(size, true);  // anything may be one
       return;

@@ -38,6 +38,8 @@ void keep_short(std::vector<PredictedReplay>& replays, double together_s) {
   if (enough != replays.end()) replays.erase(std::max(enough, replays.begin() + 1), replays.end());
 }
 
+bool is_too_slow(double seconds, const PredictedReplay& replay) { return seconds > kAgain * replay.predicted_s; }
+
 // The slowest.
 std::vector<PredictedReplay> worth_proving(std::vector<PredictedReplay> replays) {
   std::sort(replays.begin(), replays.end(), [](const auto& a, const auto& b) { return a.predicted_s > b.predicted_s; });
@@ -128,7 +130,7 @@ class Keeping {
     if (first) TRY(measure_start(trace, graph, *std::ranges::max_element(chosen, {}, &PredictedReplay::predicted_s)));
     for (const auto& replay : chosen) {
       TRY(measure(trace, replay));
-      if (!first && measured_.back().seconds > kAgain * replay.predicted_s) break;
+      if (!first && is_too_slow(measured_.back().seconds, replay)) break;
     }
     pace_ = fit_pace(measured_);
     return {};
@@ -145,7 +147,7 @@ class Keeping {
     progress_.show(fmt::format("measuring the replay of {}:{}", replay.unit, replay.interval));
     auto seconds = replay_s(trace, replay, until, how_);
     const int most = pace_.measured == 0 ? kTries : kTriesAtKnownPace;
-    for (int tries = 1; tries < most && seconds && *seconds > kAgain * replay.predicted_s; ++tries) {
+    for (int tries = 1; tries < most && seconds && is_too_slow(*seconds, replay); ++tries) {
       const auto again = replay_s(trace, replay, until, how_);
       if (again) seconds = std::min(*seconds, *again);
     }

@@ -158,7 +158,7 @@ void PayloadTable::make_room(const ExecutedEvents& its) const {
   for (auto range = ranges.begin(); range != ranges.end();) {
     const uint64_t start = range->first;
     uint64_t end = start;
-    for (; range != ranges.end() && range->first <= end; ++range) end = std::max(end, range->second);
+    for (; range != ranges.end() && range->first == end; ++range) end = range->second;
     if (start < end) shared_->populate(start, end - start);
   }
 }
