@@ -1,5 +1,6 @@
 // Locks whose rules the compiler checks: `clang -Wthread-safety` (`make tidy`) refuses code that touches a member that
-// is GUARDED_BY a mutex without holding it. Source: clang's documentation, "Thread Safety Analysis".
+// is GUARDED_BY a mutex, or by another capability, without holding it. Source: clang's documentation, "Thread Safety
+// Analysis".
 #pragma once
 
 #include <chrono>
@@ -11,18 +12,26 @@
 #else
 #define REDRIVE_THREAD_SAFETY(attribute)
 #endif
+// What one thread at a time can hold, and an object that holds one as long as it exists.
+#define CAPABILITY(kind) REDRIVE_THREAD_SAFETY(capability(kind))
+#define SCOPED_CAPABILITY REDRIVE_THREAD_SAFETY(scoped_lockable)
 // The member may be read and written only while the mutex is held.
 #define GUARDED_BY(mutex) REDRIVE_THREAD_SAFETY(guarded_by(mutex))
 // The function or lambda may be called only while the mutex is held, or only while it is not.
 #define REQUIRES(...) REDRIVE_THREAD_SAFETY(requires_capability(__VA_ARGS__))
 #define EXCLUDES(...) REDRIVE_THREAD_SAFETY(locks_excluded(__VA_ARGS__))
+// After the call, the mutex is held, or no longer.
+#define ACQUIRES(...) REDRIVE_THREAD_SAFETY(acquire_capability(__VA_ARGS__))
+#define RELEASES(...) REDRIVE_THREAD_SAFETY(release_capability(__VA_ARGS__))
+// The function fails if the capability is not held.
+#define ASSERTS(...) REDRIVE_THREAD_SAFETY(assert_capability(__VA_ARGS__))
 
 namespace redrive {
 
-class REDRIVE_THREAD_SAFETY(capability("mutex")) Mutex {
+class CAPABILITY("mutex") Mutex {
  public:
-  void lock() REDRIVE_THREAD_SAFETY(acquire_capability()) { mutex_.lock(); }
-  void unlock() REDRIVE_THREAD_SAFETY(release_capability()) { mutex_.unlock(); }
+  void lock() ACQUIRES() { mutex_.lock(); }
+  void unlock() RELEASES() { mutex_.unlock(); }
 
  private:
   friend class Condition;
@@ -30,20 +39,20 @@ class REDRIVE_THREAD_SAFETY(capability("mutex")) Mutex {
 };
 
 // Holds a mutex as long as it exists, except between unlock() and lock().
-class REDRIVE_THREAD_SAFETY(scoped_lockable) Lock {
+class SCOPED_CAPABILITY Lock {
  public:
-  explicit Lock(Mutex& mutex) REDRIVE_THREAD_SAFETY(acquire_capability(mutex)) : mutex_(mutex) { mutex_.lock(); }
-  ~Lock() REDRIVE_THREAD_SAFETY(release_capability()) {
+  explicit Lock(Mutex& mutex) ACQUIRES(mutex) : mutex_(mutex) { mutex_.lock(); }
+  ~Lock() RELEASES() {
     if (held_) mutex_.unlock();
   }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
 
-  void lock() REDRIVE_THREAD_SAFETY(acquire_capability()) {
+  void lock() ACQUIRES() {
     mutex_.lock();
     held_ = true;
   }
-  void unlock() REDRIVE_THREAD_SAFETY(release_capability()) {
+  void unlock() RELEASES() {
     held_ = false;
     mutex_.unlock();
   }

@@ -9,7 +9,6 @@
 #include "supervisor/record/messages/messages.h"
 #include "supervisor/record/stops/checkpointer.h"
 #include "supervisor/record/stops/ends.h"
-#include "supervisor/record/stops/served_calls.h"
 #include "supervisor/record/tracees/tracees.h"
 #include "supervisor/record/window.h"
 
@@ -32,8 +31,7 @@ Result<void> LiveControl::ask(const std::function<void()>& request) {
 
 Result<LiveControl::State> LiveControl::state() {
   State now;
-  TRY(ask([&] {
-    served_.drain();
+  TRY(ask([&]() REQUIRES(recorded) {
     now.program = ends_.root();
     for (const auto& [id, unit] : tracees_.units()) {
       if (unit->processes.empty()) continue;
@@ -48,7 +46,7 @@ Result<LiveControl::State> LiveControl::state() {
 
 Result<LiveControl::Taken> LiveControl::checkpoint() {
   Begun before;
-  TRY(ask([&] {
+  TRY(ask([&]() REQUIRES(recorded) {
     for (const auto& [id, unit] : tracees_.units()) {
       if (!unit->in_interval || unit->processes.empty()) continue;
       before[id] = unit->interval;
@@ -57,7 +55,7 @@ Result<LiveControl::Taken> LiveControl::checkpoint() {
   }));
   Taken taken;
   for (int look = 0; look < kLooks; ++look) {
-    TRY(ask([&] { taken = look_for_new(before); }));
+    TRY(ask([&]() REQUIRES(recorded) { taken = look_for_new(before); }));
     if (taken.pending == 0) break;
     std::this_thread::sleep_for(kBetweenLooks);
   }
@@ -66,8 +64,7 @@ Result<LiveControl::Taken> LiveControl::checkpoint() {
 
 Result<void> LiveControl::set_limits(uint64_t critical_path_ns, uint64_t period_ns, double restore_budget_s) {
   bool changed = false;
-  TRY(ask([&] {
-    served_.drain();
+  TRY(ask([&]() REQUIRES(recorded) {
     changed = policy_.set_limits(critical_path_ns, period_ns);
     if (!changed) return;
     limits_.checkpoint_period_ns = period_ns;
@@ -80,16 +77,14 @@ Result<void> LiveControl::set_limits(uint64_t critical_path_ns, uint64_t period_
 
 Result<uint32_t> LiveControl::cut_window() {
   std::optional<TraceWriter::VolumeNumber> begun;
-  TRY(ask([&] {
-    served_.drain();
+  TRY(ask([&]() REQUIRES(recorded) {
     if (window_.exists()) begun = window_.cut();
   }));
   if (!begun) return keeps_all();
   size_t behind = 0;
   for (int look = 0; look < kLooks; ++look) {
     bool complete = false;
-    TRY(ask([&] {
-      served_.drain();
+    TRY(ask([&]() REQUIRES(recorded) {
       complete = window_.complete(*begun);
       behind = window_.units_before(*begun);
     }));
@@ -101,7 +96,7 @@ Result<uint32_t> LiveControl::cut_window() {
 
 Result<void> LiveControl::set_keep(uint64_t keep_ns) {
   bool has_window = false;
-  TRY(ask([&] {
+  TRY(ask([&]() REQUIRES(recorded) {
     has_window = window_.exists();
     if (has_window) limits_.keep_ns = keep_ns;
   }));

@@ -10,6 +10,7 @@
 #include "supervisor/record/messages/talks.h"
 #include "supervisor/record/requests.h"
 #include "supervisor/record/settings/recorder_limits.h"
+#include "supervisor/record/tracees/recorded.h"
 #include "supervisor/record/tracees/tracee.h"
 
 namespace redrive {
@@ -17,7 +18,6 @@ namespace redrive {
 class Policy;
 class Tracees;
 class Messages;
-class ServedCalls;
 class Checkpointer;
 class Ends;
 class Window;
@@ -25,7 +25,7 @@ class Window;
 class LiveControl {
  public:
   LiveControl(Tracer& tracer, Policy& policy, RecorderLimits& limits, Messages& messages, Tracees& tracees,
-              Checkpointer& checkpointer, Ends& ends, ServedCalls& served, Window& window)
+              Checkpointer& checkpointer, Ends& ends, Window& window)
       : tracer_(tracer),
         policy_(policy),
         limits_(limits),
@@ -33,7 +33,6 @@ class LiveControl {
         tracees_(tracees),
         checkpointer_(checkpointer),
         ends_(ends),
-        served_(served),
         window_(window) {}
 
   struct UnitState {
@@ -75,7 +74,8 @@ class LiveControl {
 
   // From now on, Talks are kept. Call this before run().
   void count_talks();
-  void carry_out() { requests_.carry_out(); }
+  bool is_asked() const { return requests_.are_any(); }
+  void carry_out() REQUIRES(recorded) { requests_.carry_out(); }
   void close() { requests_.close(); }
   // At each tick: those that are born while all is being killed.
   void go_on_killing();
@@ -88,17 +88,16 @@ class LiveControl {
   Result<void> ask(const std::function<void()>& request);
   std::set<pid_t> processes() const;
   using Begun = std::map<UnitId, IntervalIndex>;
-  Taken look_for_new(const Begun& before);
+  Taken look_for_new(const Begun& before) REQUIRES(recorded);
 
   Tracer& tracer_;
-  Policy& policy_;
+  Policy& policy_ GUARDED_BY(recorded);
   RecorderLimits& limits_;
   Messages& messages_;
   Tracees& tracees_;
-  Checkpointer& checkpointer_;
+  Checkpointer& checkpointer_ GUARDED_BY(recorded);
   Ends& ends_;
-  ServedCalls& served_;
-  Window& window_;
+  Window& window_ GUARDED_BY(recorded);
   Requests requests_;
   bool stopped_ = false, killing_ = false;
 };

@@ -74,6 +74,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       signals_(tracer_, findings_, control_, intervals_, gate_stops_, traps_, forced_, ends_, turns_, handler_),
       events_(messages_, findings_, object_sharing_, outside_, layout_, foreign_, forced_, woken_, packet_rings_),
       gate_stops_(tracer_, messages_, arena_.get(), control_, checkpointer_, served_, signals_, turns_, stopped_calls_),
+      full_rings_(tracer_, messages_, arena_.get(), control_, checkpointer_, served_),
       joiner_(tracer_, writer_, intervals_, ends_, placer_, turns_),
       births_(tracer_, stops_, placement_, messages_, arena_.get(), tracees_, control_, intervals_, checkpointer_,
               object_views_, programs_, ends_, turns_, handler_),
@@ -93,11 +94,11 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       stopped_calls_(tracer_, limits_, objects_, findings_, control_, intervals_, copies_, checkpointer_, events_,
                      private_views_, object_sharing_, layout_, foreign_, signals_, forced_, woken_, joiner_, births_,
                      ends_, placer_, traced_, adapted_, packet_rings_, locks_, confined_, native_, turns_),
-      handler_(tracer_, arena_.get(), tracees_, control_, copies_, checkpointer_, served_, gate_stops_, patching_,
-               outside_, signals_, traps_, preempter_, births_, programs_, ends_, turns_, stopped_calls_),
+      handler_(tracer_, arena_.get(), tracees_, control_, copies_, checkpointer_, served_, full_rings_, gate_stops_,
+               patching_, outside_, signals_, traps_, preempter_, births_, programs_, ends_, turns_, stopped_calls_),
       window_(tracer_, writer_, limits_, messages_, images_, tracees_, checkpointer_),
       rest_(tracer, tracees_, images_, intervals_, gate_stops_),
-      live_(tracer_, policy, limits_, messages_, tracees_, checkpointer_, ends_, served_, window_),
+      live_(tracer_, policy, limits_, messages_, tracees_, checkpointer_, ends_, window_),
       served_(limits_, arena_.get(), event_clock_, answers_, findings_, events_, files_, traps_) {}
 
 Result<void> Recorder::launch(const std::string& path, const std::vector<std::string>& arguments) {
@@ -115,7 +116,10 @@ Result<void> Recorder::launch(const std::string& path, const std::vector<std::st
   return {};
 }
 
-Result<void> Recorder::attach(pid_t pid) { return attacher_.attach(pid); }
+Result<void> Recorder::attach(pid_t pid) {
+  const TakenBack taken_back(served_);
+  return attacher_.attach(pid);
+}
 
 void Recorder::adopt(pid_t pid, bool no_new_privs) {
   ends_.set_root(pid);
@@ -127,8 +131,11 @@ void Recorder::adopt(pid_t pid, bool no_new_privs) {
 }
 
 RecordingEnd Recorder::run(const Tell& tell) {
-  if (triggers_.exist()) messages_.watch_replies(triggers_);
-  if (triggers_.watch_writes()) events_.watch_writes(triggers_);
+  {
+    const TakenBack taken_back(served_);
+    if (triggers_.exist()) messages_.watch_replies(triggers_);
+    if (triggers_.watch_writes()) events_.watch_writes(triggers_);
+  }
   const auto started = tracer_.now();
   bool told = false;
   next_tick_ = next_look_ = started + kTick;
@@ -150,7 +157,11 @@ RecordingEnd Recorder::run(const Tell& tell) {
       }
     }
     if (const auto happened = triggers_.take()) tell.triggered(*happened);
-    live_.carry_out();
+    if (live_.is_asked()) {
+      const TakenBack taken_back(served_);
+      served_.drain();
+      live_.carry_out();
+    }
     if (now >= next_tick_) {
       tick();
     } else if (now >= next_look_) {
@@ -163,14 +174,10 @@ RecordingEnd Recorder::run(const Tell& tell) {
     }
   }
   live_.close();
-  if (limits_.attached) attacher_.stop_all();
-  served_.drain();
-  end_units();
-  if (limits_.attached) attacher_.let_go();
-  images_.close();
-  copies_.collect();
-  messages_.write_channels();
-  patching_.keep();
+  {
+    const TakenBack taken_back(served_);
+    end_all();
+  }
   RecordingEnd end = end_of_recording();
   end.wall_s = std::chrono::duration<double>(tracer_.now() - started).count();
   return end;
@@ -185,7 +192,18 @@ bool Recorder::is_to_let_go(Clock::time_point now) {
   return lets_go_ |= live_.was_stopped();
 }
 
-// Ends the units that are left when the loop has ended.
+// Ends what is still recorded when the loop has ended.
+void Recorder::end_all() {
+  if (limits_.attached) attacher_.stop_all();
+  served_.drain();
+  end_units();
+  if (limits_.attached) attacher_.let_go();
+  images_.close();
+  copies_.collect();
+  messages_.write_channels();
+  patching_.keep();
+}
+
 void Recorder::end_units() {
   for (const auto& [id, unit] : tracees_.units()) {
     unit->log.flush();
@@ -221,6 +239,24 @@ void Recorder::flush() {
 // so it does not get there before that much time has passed; but served calls let its clock run faster. What decisions
 // here rest on may be as old as the last tick: events of what was served since are made while the programs continue.
 void Recorder::tick() {
+  std::chrono::nanoseconds next{};
+  std::optional<Clock::duration> resting_tick;
+  {
+    const TakenBack taken_back(served_);
+    next = look_at_all();
+    resting_tick = rest_.go_on(tracer_.now(), longest_tick());
+  }
+  if (served_.has_maker()) served_.make_events_behind();
+  if (placer_.crowded()) next = std::min<std::chrono::nanoseconds>(next, kCrowdedTick);
+  next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
+  const auto now = tracer_.now();
+  next_tick_ = now + resting_tick.value_or(next);
+  next_look_ = resting_tick ? next_tick_ : now + look_period();
+  wake_for_next();
+}
+
+// Returns when to look again.
+std::chrono::nanoseconds Recorder::look_at_all() {
   served_.settle();
   live_.go_on_killing();
   copies_.collect();
@@ -234,14 +270,7 @@ void Recorder::tick() {
   window_.look();
   if (triggers_.exist()) triggers_.look(since_boot_ns(tracer_.now()));
   flush();
-  const auto resting_tick = rest_.go_on(tracer_.now(), longest_tick());
-  if (served_.has_maker()) served_.make_events_behind();
-  if (placer_.crowded()) next = std::min<std::chrono::nanoseconds>(next, kCrowdedTick);
-  next = std::max<std::chrono::nanoseconds>(next, kShortestTick);
-  const auto now = tracer_.now();
-  next_tick_ = now + resting_tick.value_or(next);
-  next_look_ = resting_tick ? next_tick_ : now + look_period();
-  wake_for_next();
+  return next;
 }
 
 Clock::duration Recorder::longest_tick() const {
@@ -252,6 +281,7 @@ Clock::duration Recorder::longest_tick() const {
 // Without a stop, something has been used, or somebody has asked.
 bool Recorder::rest_outlasts(const std::optional<Stopped>& stop, Clock::time_point now) {
   if (!stop) return now >= next_tick_;
+  const TakenBack taken_back(served_);
   served_.settle();
   return rest_.outlasts_stop(stop->tid);
 }

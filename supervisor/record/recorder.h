@@ -47,6 +47,7 @@
 #include "supervisor/record/stops/confined_calls.h"
 #include "supervisor/record/stops/ends.h"
 #include "supervisor/record/stops/foreign_memory.h"
+#include "supervisor/record/stops/full_rings.h"
 #include "supervisor/record/stops/gate_stops.h"
 #include "supervisor/record/stops/joiner.h"
 #include "supervisor/record/stops/layout_calls.h"
@@ -98,16 +99,18 @@ class Recorder {
 
  private:
   void tick();
+  std::chrono::nanoseconds look_at_all() REQUIRES(recorded);
   Clock::duration longest_tick() const;
   bool rest_outlasts(const std::optional<Stopped>& stop, Clock::time_point now);
   void end_rest(Clock::time_point now);
   void look_at_clocks();
   void wake_for_next();
   std::chrono::nanoseconds look_period() const;
-  std::chrono::nanoseconds look_at(Unit& unit);
+  std::chrono::nanoseconds look_at(Unit& unit) REQUIRES(recorded);
   void flush();
   bool is_to_let_go(Clock::time_point now);
-  void end_units();
+  void end_all() REQUIRES(recorded);
+  void end_units() REQUIRES(recorded);
   RecordingEnd end_of_recording() const;
 
   Tracer& tracer_;
@@ -126,7 +129,7 @@ class Recorder {
   Placement placement_;
   SeenProcessors processors_;
   AdaptedFiles adapted_files_;
-  Messages messages_;
+  Messages messages_ GUARDED_BY(recorded);
   PageBuffers page_buffers_;
   ImageWorker images_;
   MappedObjects objects_;
@@ -136,14 +139,14 @@ class Recorder {
   Tracees tracees_;
   Findings findings_;
   ThreadControl control_;
-  Intervals intervals_;
+  Intervals intervals_ GUARDED_BY(recorded);
 
   // The parts. Each names in its constructor what it touches.
   FileCopies files_;
   ObjectViews object_views_;
   PrivateViews private_views_;
-  OutsideChanges outside_;
-  ObjectSharing object_sharing_;
+  OutsideChanges outside_ GUARDED_BY(recorded);
+  ObjectSharing object_sharing_ GUARDED_BY(recorded);
   CodePatching patching_;
   NativeState native_;
   PacketRings packet_rings_;
@@ -151,14 +154,15 @@ class Recorder {
   ForeignMemory foreign_;
   StateCapture capture_;
   CheckpointCopies copies_;
-  Checkpointer checkpointer_;
-  Preempter preempter_;
+  Checkpointer checkpointer_ GUARDED_BY(recorded);
+  Preempter preempter_ GUARDED_BY(recorded);
   ForcedSignals forced_;
   WokenCalls woken_;
   TrapAnswers traps_;
   SignalDelivery signals_;
-  CallEvents events_;
-  GateStops gate_stops_;
+  CallEvents events_ GUARDED_BY(recorded);
+  GateStops gate_stops_ GUARDED_BY(recorded);
+  FullRings full_rings_;
   Joiner joiner_;
   Births births_;
   Programs programs_;
@@ -172,7 +176,7 @@ class Recorder {
   Attacher attacher_;
   StoppedCalls stopped_calls_;
   StopHandler handler_;
-  Window window_;
+  Window window_ GUARDED_BY(recorded);
   Rest rest_;
   LiveControl live_;
   // The last member: its thread uses the others.

@@ -27,7 +27,7 @@ bool Requests::ask(const std::function<void()>& request) {
   return mine.state == Request::carried_out;
 }
 
-void Requests::carry_out_all() {
+void Requests::carry_out() {
   const Lock lock(mutex_);
   any_ = false;
   for (Request* request : requests_) {

@@ -21,10 +21,9 @@ class Requests {
   // carried out.
   bool ask(const std::function<void()>& request) EXCLUDES(mutex_);
 
-  // For the loop: carries out what was asked.
-  void carry_out() {
-    if (any_.load(std::memory_order_relaxed)) carry_out_all();
-  }
+  // For the loop: whether something was asked, and carries it out.
+  bool are_any() const { return any_.load(std::memory_order_relaxed); }
+  void carry_out() EXCLUDES(mutex_);
   // The loop has ended.
   void close() EXCLUDES(mutex_);
 
@@ -33,7 +32,6 @@ class Requests {
     const std::function<void()>* what;
     enum { waiting, carried_out, refused } state = waiting;
   };
-  void carry_out_all() EXCLUDES(mutex_);
 
   const pid_t loop_;
   std::atomic<bool> any_{false};

@@ -62,9 +62,9 @@ std::optional<Clock::duration> Rest::go_on(Clock::time_point now, Clock::duratio
   used_ns_ = used_ns;
   quiet_ = little ? quiet_ + 1 : 0;
   const bool quiet = rests() || quiet_ >= (was_long_ ? 1 : kQuiet);
-  const auto can_all_rest = [&] {
+  const auto can_all_rest = [&]() REQUIRES(recorded) {
     return std::all_of(tracees_.units().begin(), tracees_.units().end(),
-                       [&](const auto& each) { return can_rest(*each.second); });
+                       [&](const auto& each) REQUIRES(recorded) { return can_rest(*each.second); });
   };
   if (!quiet || stores_images() || !can_all_rest()) {
     end(now);

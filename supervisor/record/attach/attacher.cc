@@ -283,7 +283,7 @@ void Attacher::stop_all() {
     if (all || !stops_.fill()) return;
     if (const auto next = stops_.take()) {
       interrupted.erase(next->tid);
-      handler_.handle(*next);
+      handler_.handle_amid(*next);
     }
   }
 }

@@ -15,6 +15,7 @@
 #include "supervisor/record/kernel/tracer.h"
 #include "supervisor/record/memory/mapped_objects.h"
 #include "supervisor/record/placement/placement.h"
+#include "supervisor/record/tracees/recorded.h"
 #include "supervisor/record/tracees/tracee.h"
 
 namespace redrive {
@@ -68,14 +69,14 @@ class Attacher {
         seizer_(tracer, placement) {}
 
   // Attaches to the process and its descendants. If one of them cannot be recorded, all run on as before.
-  Result<void> attach(pid_t pid);
+  Result<void> attach(pid_t pid) REQUIRES(recorded);
 
   // From now on nothing is begun that would have to end first. True if the processes can be stopped to be let go.
   bool can_stop();
   // Stops all threads where they can be let go: in user code, or before a call.
-  void stop_all();
+  void stop_all() REQUIRES(recorded);
   // Lets all processes run untraced. What is recorded of them must have been written.
-  void let_go();
+  void let_go() REQUIRES(recorded);
 
  private:
   using Object = std::pair<uint64_t, uint64_t>;  // device, inode

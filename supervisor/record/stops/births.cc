@@ -39,7 +39,7 @@ void Births::start(Thread& thread) {
 void Births::see_birth(Thread& thread) {
   thread.mask_at_birth = thread.signals.keep_off_birth(tracer_, thread.tid);
   control_.resume(thread, Resume::to_syscall_exit);
-  if (const auto stop = ends_.wait_stop(thread.tid)) handler_.handle(Stopped{thread.tid, *stop});
+  if (const auto stop = ends_.wait_stop(thread.tid)) handler_.handle_amid(Stopped{thread.tid, *stop});
 }
 
 void Births::hide_untraced(Thread& thread) {

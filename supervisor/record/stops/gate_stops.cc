@@ -67,6 +67,7 @@ void GateStops::take_from_sleeper(Unit& unit) {
     return;
   }
   RecordedGate& gate = *holder->process->gate;
+  served_.check_taken_back();
   served_.drain();
   if (gate.broken || !open_in_slot(*holder)) return;
   holder->state = Thread::Blocked{true};
@@ -87,6 +88,7 @@ bool GateStops::open_in_slot(Thread& thread) {
   gate::Slot& slot = *gate.slot();
   Unit& unit = *thread.process->unit;
   if (auto entry = gate.reader.take_entry(slot)) {
+    served_.check_taken_back();
     ServedCalls::Served served{thread.process->gate, std::move(*entry), {{0, unit.clock.interval_cpu_ns()}}, nullptr};
     served_.begin_served(served);
     served_.next_record(served);
@@ -202,35 +204,6 @@ void GateStops::at_boundary(Thread& thread, user_regs_struct regs) {
   thread.process->gate->make_canonical(regs);
   signals_.raise_held(thread);
   control_.resume_user(thread, regs);
-}
-
-bool GateStops::serve_again(Thread& thread) {
-  RecordedGate* const gate = thread.process->gate.get();
-  if (!served_.has_maker() || !gate || !gate->slot() || !thread.is<Thread::User>()) return false;
-  const gate::Slot& slot = *gate->slot();
-  const bool full = slot.phase == gate::Phase::outside && !slot.want_stop && slot.head >= gate::kRingSize / 2;
-  user_regs_struct regs;
-  if (!full || !tracer_.get_regs(thread.tid, regs)) return false;
-  const Address stop = regs.rip - kSyscallSize;
-  // Patches may be forgotten meanwhile: the slot knows from which trampoline it comes.
-  if (stop != slot.site) return false;
-  if (served_.idle()) {  // else the next tick looks
-    if (messages_.looks_for_place()) return false;
-    if (checkpointer_.is_due(*thread.process->unit)) {
-      thread.process->unit->last_clock_check = {};  // so that it is asked again at once
-      return false;
-    }
-  }
-  served_.make_events_behind();
-  served_.empty_ring(thread);
-  regs.rip = arena_->header().entry;
-  regs.rcx = stop;
-  regs.rax = regs.orig_rax;
-  regs.orig_rax = ~0ull;
-  tracer_.set_regs(thread.tid, regs);
-  control_.set_slot(thread);
-  control_.resume(thread, Resume::cont);
-  return true;
 }
 
 }  // namespace redrive

@@ -56,9 +56,6 @@ class GateStops {
   std::optional<Address> call_at_end(const Thread& thread, const user_regs_struct& regs) const;
   // A served call ended while a stop was wanted: the thread is right after it.
   void at_boundary(Thread& thread, user_regs_struct regs);
-  // At a stop that came because the ring is full: the thread continues and its call is served after all. Every other
-  // stop begins with drain().
-  bool serve_again(Thread& thread);
 
  private:
   static void undo_writes(const Process& process);

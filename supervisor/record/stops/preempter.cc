@@ -145,7 +145,7 @@ bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
     return stop == Stop(SignalStop{SIGTRAP});
   };
   const auto leave_to_handler = [&] {
-    if (!std::exchange(handled, true)) handler_.handle(Stopped{thread.tid, *stop});
+    if (!std::exchange(handled, true)) handler_.handle_amid(Stopped{thread.tid, *stop});
     return false;
   };
   const InstructionReader reader;

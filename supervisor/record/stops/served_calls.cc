@@ -69,16 +69,19 @@ ServedCalls::ServedCalls(const RecorderLimits& limits, GateArena* arena, EventCl
   const bool several = sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) > 1;
   if (!arena_ || !several) return;
   event_maker_ = std::make_unique<WriteBehind<std::vector<Served>>>(
-      kBatches, [this](std::vector<Served>& sources) { make_events(sources); });
+      kBatches, [this](std::vector<Served>& sources) REQUIRES(recorded) { make_events(sources); });
 }
 
 void ServedCalls::settle() {
   if (event_maker_) {
-    event_maker_->wait_until_idle();
     event_clock_.end_served();
   } else {
     drain();
   }
+}
+
+void ServedCalls::take_back() {
+  if (event_maker_) event_maker_->wait_until_idle();
 }
 
 void ServedCalls::break_gate(RecordedGate& gate) {
@@ -89,9 +92,9 @@ void ServedCalls::break_gate(RecordedGate& gate) {
 }
 
 // Takes what was served off the rings. It stays there until empty_ring().
-std::vector<ServedCalls::Served> ServedCalls::take_served() {
+ServedCalls::Taken ServedCalls::take() {
   std::erase_if(gates_, [](const auto& gate) { return gate.expired(); });
-  std::vector<Served> sources;
+  Taken all;
   const uint64_t now = arena_ ? arena_->now() : 0;
   if (arena_) event_clock_.look(now);
   for (const auto& known : gates_) {
@@ -101,15 +104,18 @@ std::vector<ServedCalls::Served> ServedCalls::take_served() {
     auto taken = gate->reader.take(*gate->slot(), now);
     if (auto* const stretch = std::get_if<RingStretch>(&taken)) {
       auto looks = take_looks(*gate, *stretch);
-      sources.push_back({std::move(gate), std::move(*stretch), std::move(looks), nullptr});
+      all.served.push_back({std::move(gate), std::move(*stretch), std::move(looks), nullptr});
     } else if (std::holds_alternative<RingReader::Broken>(taken)) {
-      if (event_maker_) event_maker_->wait_until_idle();
-      break_gate(*gate);
+      all.broken.push_back(std::move(gate));
     } else if (!gate->looks.empty()) {
       gate->looks = {gate->looks.back()};
     }
   }
-  return sources;
+  return all;
+}
+
+void ServedCalls::break_gates(const Taken& taken) {
+  for (const auto& gate : taken.broken) break_gate(*gate);
 }
 
 // What happens between two looks at which nothing has changed is not looked for: most programs rest.
@@ -202,26 +208,27 @@ void ServedCalls::make_events(std::vector<Served>& sources) {
 }
 
 void ServedCalls::drain() {
-  if (event_maker_) event_maker_->wait_until_idle();
-  auto sources = take_served();
-  make_events(sources);
+  Taken taken = take();
+  break_gates(taken);
+  make_events(taken.served);
   event_clock_.end_served();
 }
 
 void ServedCalls::make_events_behind() {
   event_maker_->wait_for_room();
-  auto sources = take_served();
-  if (sources.empty()) return;
+  Taken taken = take();
   uint64_t size = 0;
-  for (const Served& served : sources) size += gate::padded(served.stretch.bytes());
-  if (size > StretchCopies::kMost) {
-    event_maker_->wait_until_idle();
-    make_events(sources);
-    return;
+  for (const Served& served : taken.served) size += gate::padded(served.stretch.bytes());
+  const bool much = size > StretchCopies::kMost;
+  if (much || !taken.broken.empty()) {
+    const TakenBack taken_back(*this);
+    break_gates(taken);
+    if (much) make_events(taken.served);
   }
+  if (much || taken.served.empty()) return;
   stretch_copies_.begin_batch();
-  for (Served& served : sources) stretch_copies_.add(served.stretch);
-  event_maker_->add(std::move(sources));
+  for (Served& served : taken.served) stretch_copies_.add(served.stretch);
+  event_maker_->add(std::move(taken.served));
 }
 
 // Address spaces of one unit run in turn, and which of them a reading of the unit's clock is about is not known.

@@ -10,6 +10,7 @@
 #include "supervisor/record/stops/checkpointer.h"
 #include "supervisor/record/stops/code_patching.h"
 #include "supervisor/record/stops/ends.h"
+#include "supervisor/record/stops/full_rings.h"
 #include "supervisor/record/stops/gate_stops.h"
 #include "supervisor/record/stops/preempter.h"
 #include "supervisor/record/stops/programs.h"
@@ -26,9 +27,16 @@
 namespace redrive {
 
 void StopHandler::handle(const Stopped& stopped) {
+  Thread* const found = tracees_.find(stopped.tid);
+  if (found && is<SyscallEntry>(stopped.stop) && full_rings_.serve_again(*found)) return;
+  const TakenBack taken_back(served_);
+  handle_amid(stopped);
+}
+
+void StopHandler::handle_amid(const Stopped& stopped) {
   const auto& [tid, stop] = stopped;
-  Thread* found = tracees_.find(tid);
-  if (found && is<SyscallEntry>(stop) && gate_stops_.serve_again(*found)) return;
+  Thread* const found = tracees_.find(tid);
+  served_.check_taken_back();
   served_.drain();
   outside_.report_changes();  // before the processes that map it are gone
   checkpointer_.ask_at_each_event();
@@ -57,16 +65,17 @@ void StopHandler::handle(const Stopped& stopped) {
 }
 
 void StopHandler::handle(Thread& thread, const Stop& stop) {
+  served_.check_taken_back();
   // It is about to be killed, or has been, and its registers may still be there: nothing more happens in it.
   if (thread.process->end_logged && !is<Exiting>(stop)) return;
   std::visit(Overloaded{
-                 [&](const SyscallEntry&) { syscall_entry(thread); },
+                 [&](const SyscallEntry&) REQUIRES(recorded) { syscall_entry(thread); },
                  [&](const SyscallExit&) { syscall_exit(thread); },
-                 [&](const Birth& birth) { births_.born(thread, birth.child); },
-                 [&](const SignalStop& stopped) { signals_.handle(thread, stopped.signal); },
-                 [&](const GroupStop& stopped) { group_stop(thread, stopped.signal); },
-                 [&](const Interrupted&) { interrupted(thread); },
-                 [&](const Exiting& exiting) { ends_.exits(thread, exiting.end); },
+                 [&](const Birth& birth) REQUIRES(recorded) { births_.born(thread, birth.child); },
+                 [&](const SignalStop& stopped) REQUIRES(recorded) { signals_.handle(thread, stopped.signal); },
+                 [&](const GroupStop& stopped) REQUIRES(recorded) { group_stop(thread, stopped.signal); },
+                 [&](const Interrupted&) REQUIRES(recorded) { interrupted(thread); },
+                 [&](const Exiting& exiting) REQUIRES(recorded) { ends_.exits(thread, exiting.end); },
                  [](const Exec&) { CHECK(!"an exec is handled before"); },
                  [](const Gone&) { CHECK(!"an end is handled before"); },
              },
@@ -145,6 +154,7 @@ void StopHandler::end_intruder(const Thread& thread) {
 }
 
 void StopHandler::syscall_exit(Thread& thread) {
+  served_.check_taken_back();
   if (thread.is<Thread::User>()) {
     control_.run_on(thread);  // the call was skipped, or the program has just begun
   } else if (thread.is<Thread::Syscall>()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/tracees/recorded.h"
 #include "supervisor/record/tracees/tracee.h"
 #include "supervisor/tier/gate_arena.h"
 
@@ -11,6 +12,7 @@ class Tracees;
 class ThreadControl;
 class CheckpointCopies;
 class Checkpointer;
+class FullRings;
 class ServedCalls;
 class GateStops;
 class CodePatching;
@@ -27,9 +29,10 @@ class StoppedCalls;
 class StopHandler {
  public:
   StopHandler(Tracer& tracer, GateArena* arena, Tracees& tracees, ThreadControl& control, CheckpointCopies& copies,
-              Checkpointer& checkpointer, ServedCalls& served, GateStops& gate_stops, CodePatching& patching,
-              OutsideChanges& outside, SignalDelivery& signals, TrapAnswers& traps, Preempter& preempter,
-              Births& births, Programs& programs, Ends& ends, Turns& turns, StoppedCalls& stopped_calls)
+              Checkpointer& checkpointer, ServedCalls& served, FullRings& full_rings, GateStops& gate_stops,
+              CodePatching& patching, OutsideChanges& outside, SignalDelivery& signals, TrapAnswers& traps,
+              Preempter& preempter, Births& births, Programs& programs, Ends& ends, Turns& turns,
+              StoppedCalls& stopped_calls)
       : tracer_(tracer),
         arena_(arena),
         tracees_(tracees),
@@ -37,6 +40,7 @@ class StopHandler {
         copies_(copies),
         checkpointer_(checkpointer),
         served_(served),
+        full_rings_(full_rings),
         gate_stops_(gate_stops),
         patching_(patching),
         outside_(outside),
@@ -49,16 +53,19 @@ class StopHandler {
         turns_(turns),
         stopped_calls_(stopped_calls) {}
 
-  void handle(const Stopped& stopped);
+  // The record loop has taken the stop from the kernel.
+  void handle(const Stopped& stopped) EXCLUDES(recorded);
+  // The stop came while another one is being handled.
+  void handle_amid(const Stopped& stopped);
   // Not for the end of a thread or the beginning of a program, which may be those of a thread with another number.
   void handle(Thread& thread, const Stop& stop);
   // A thread has come out of its call.
   void syscall_exit(Thread& thread);
 
  private:
-  void group_stop(Thread& thread, int signal);
-  void interrupted(Thread& thread);
-  void syscall_entry(Thread& thread);
+  void group_stop(Thread& thread, int signal) REQUIRES(recorded);
+  void interrupted(Thread& thread) REQUIRES(recorded);
+  void syscall_entry(Thread& thread) REQUIRES(recorded);
   void end_intruder(const Thread& thread);
 
   Tracer& tracer_;
@@ -66,19 +73,20 @@ class StopHandler {
   Tracees& tracees_;
   ThreadControl& control_;
   CheckpointCopies& copies_;
-  Checkpointer& checkpointer_;
+  Checkpointer& checkpointer_ GUARDED_BY(recorded);
   ServedCalls& served_;
-  GateStops& gate_stops_;
-  CodePatching& patching_;
-  OutsideChanges& outside_;
-  SignalDelivery& signals_;
-  TrapAnswers& traps_;
-  Preempter& preempter_;
-  Births& births_;
-  Programs& programs_;
-  Ends& ends_;
-  Turns& turns_;
-  StoppedCalls& stopped_calls_;
+  FullRings& full_rings_;
+  GateStops& gate_stops_ GUARDED_BY(recorded);
+  CodePatching& patching_ GUARDED_BY(recorded);
+  OutsideChanges& outside_ GUARDED_BY(recorded);
+  SignalDelivery& signals_ GUARDED_BY(recorded);
+  TrapAnswers& traps_ GUARDED_BY(recorded);
+  Preempter& preempter_ GUARDED_BY(recorded);
+  Births& births_ GUARDED_BY(recorded);
+  Programs& programs_ GUARDED_BY(recorded);
+  Ends& ends_ GUARDED_BY(recorded);
+  Turns& turns_ GUARDED_BY(recorded);
+  StoppedCalls& stopped_calls_ GUARDED_BY(recorded);
 };
 
 }  // namespace redrive
