@@ -61,7 +61,8 @@ void begin_lent_child() {
 }
 
 struct Seizing {
-  explicit Seizing(Seizer::Stops stops = Seizer::Stops::refused) : seizer(tracer, placement, stops) {}
+  explicit Seizing(Seizer::Stops stops = Seizer::Stops::refused, Seizer::List list = process_tree)
+      : seizer(tracer, placement, stops, std::move(list)) {}
   PtraceTracer tracer{PtraceTracer::Calls::all};
   Placement placement{0};
   Seizer seizer;
@@ -86,6 +87,29 @@ TEST_CASE("a process and its descendants are stopped, and run on") {
   seizing.seizer.release();
   for (const pid_t pid : tree) CHECK(comes_to(pid, "S"));
   CHECK_EQ(proc_status(tree[1]).number("TracerPid"), 0);
+  kill(tree[1], SIGKILL);
+}
+
+TEST_CASE("a process that was left out of a list because another one ended is stopped, too") {
+  const Child child([] {
+    if (fork() == 0) {
+      for (;;) pause();
+    }
+  });
+  std::vector<pid_t> tree;
+  for (int i = 0; i < 1000 && tree.size() < 2; ++i) usleep(1000), tree = process_tree({child.pid()});
+  REQUIRE_EQ(tree.size(), 2);
+  REQUIRE(comes_to(tree[1], "S"));
+  bool ends = true;  // until the parent has stopped
+  Seizing seizing(Seizer::Stops::refused, [&](const std::vector<pid_t>& roots) {
+    ends &= state_of(child.pid()) != 't';
+    return ends ? roots : process_tree(roots);
+  });
+  REQUIRE(seizing.seizer.stop_all({child.pid()}));
+  CHECK(seizing.seizer.threads().contains(tree[1]));
+  for (const pid_t pid : tree) CHECK_EQ(state_of(pid), 't');
+  seizing.seizer.release();
+  for (const pid_t pid : tree) CHECK(comes_to(pid, "S"));
   kill(tree[1], SIGKILL);
 }
 

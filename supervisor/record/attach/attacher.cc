@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/check.h"
 #include "supervisor/record/checkpoints/image_worker.h"
 #include "supervisor/record/checkpoints/intervals.h"
 #include "supervisor/record/checkpoints/page_buffers.h"
@@ -92,13 +93,25 @@ Result<void> Attacher::look_again(AttachableTree& tree) {
   return {};
 }
 
+// Parents first, and whatever the list left out last.
+std::vector<pid_t> Attacher::stopped_processes(const std::vector<pid_t>& roots) const {
+  std::set<pid_t> stopped;
+  for (const auto& [tid, seized] : seizer_.threads()) stopped.insert(seized.pid);
+  std::vector<pid_t> processes;
+  for (const pid_t pid : process_tree(roots)) {
+    if (stopped.erase(pid)) processes.push_back(pid);
+  }
+  processes.insert(processes.end(), stopped.begin(), stopped.end());
+  return processes;
+}
+
 std::vector<Attacher::Mapped> Attacher::make_units(const AttachableTree& tree) {
   std::set<Object> changeable = changeable_in(tree);
   std::vector<Mapped> mapped;
-  for (const pid_t pid : process_tree(tree.roots)) {
+  for (const pid_t pid : stopped_processes(tree.roots)) {
     const auto found = std::find_if(tree.processes.begin(), tree.processes.end(),
                                     [&](const Attachable& process) { return process.pid == pid; });
-    if (found == tree.processes.end() || !seizer_.threads().contains(pid)) continue;
+    CHECK(found != tree.processes.end());  // look_again() has added it
     for (const Mapping& mapping : found->mappings) {
       if (mapping.shared && (mapping.protection & PROT_WRITE)) changeable.emplace(mapping.device, mapping.inode);
     }

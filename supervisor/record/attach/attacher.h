@@ -89,6 +89,7 @@ class Attacher {
   };
   static std::set<Object> changeable_in(const AttachableTree& tree);
   void prepare_buffers(const AttachableTree& tree);
+  std::vector<pid_t> stopped_processes(const std::vector<pid_t>& roots) const;
   std::vector<Mapped> make_units(const AttachableTree& tree);
   static std::vector<std::vector<Mapped*>> groups(std::vector<Mapped>& mapped, const std::set<Object>& changeable);
   Process& add_process(Unit& unit, const Attachable& found);

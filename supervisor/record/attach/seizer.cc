@@ -28,8 +28,7 @@ bool has_ended(std::string_view state) { return state.empty() || state[0] == 'Z'
 Result<void> Seizer::stop_all(const std::vector<pid_t>& roots) {
   placement_.stay_home();  // stops on another processor would take much longer
   for (Clock::duration patience = kFirstPatience;; patience *= 2) {
-    const auto seized = seize_all(roots);
-    const auto missing = seized ? await_stops(patience) : Result<Missing>(seized.error());
+    const auto missing = try_to_stop(roots, patience);
     if (missing && *missing == Missing::none) break;
     if (missing && patience < kLastPatience) {
       let_run(patience);
@@ -54,25 +53,27 @@ Result<void> Seizer::stop_all(const std::vector<pid_t>& roots) {
 }
 
 // A thread that is not stopped yet may make others. Those of traced ones are traced, and are found when the birth is
-// reported; those of others are found here.
-Result<void> Seizer::seize_all(const std::vector<pid_t>& roots) {
-  for (;;) {
-    ASSIGN_OR_RETURN(const size_t found, seize_new(roots));
-    if (found == 0) break;
+// reported; those of others are found by looking until there is nothing new. A process may have been left out because
+// others ended, so it is looked for once more when all that are known have stopped.
+Result<Seizer::Missing> Seizer::try_to_stop(const std::vector<pid_t>& roots, Clock::duration patience) {
+  for (bool first = true;; first = false) {
+    bool found = false;
+    for (bool again = true; again; found |= again) {
+      ASSIGN_OR_RETURN(again, seize_new(roots));
+    }
+    if (!found && !first) return Missing::none;
+    for (const pid_t tid : running_) placement_.send(tid, {});
+    if (first) stopped_at_ = tracer_.now();
+    for (const pid_t tid : running_) tracer_.interrupt(tid);
+    ASSIGN_OR_RETURN(const Missing missing, await_stops(patience));
+    if (missing == Missing::some) return missing;
   }
-  for (const auto& [tid, seized] : seized_) placement_.send(tid, {});
-  stopped_at_ = tracer_.now();
-  for (const auto& [tid, seized] : seized_) {
-    tracer_.interrupt(tid);
-    running_.insert(tid);
-  }
-  return {};
 }
 
-// Traces those that were not traced. Returns how many there were.
-Result<size_t> Seizer::seize_new(const std::vector<pid_t>& roots) {
-  size_t found = 0;
-  for (const pid_t pid : process_tree(roots)) {
+// Traces those that were not traced. Returns whether there were any.
+Result<bool> Seizer::seize_new(const std::vector<pid_t>& roots) {
+  bool found = false;
+  for (const pid_t pid : list_(roots)) {
     for (const pid_t tid : proc_threads(pid)) {
       if (seized_.contains(tid)) continue;
       if (const auto seized = tracer_.seize(tid); !seized) {
@@ -82,7 +83,8 @@ Result<size_t> Seizer::seize_new(const std::vector<pid_t>& roots) {
         if (!ours) return cannot_attach(pid, seized.error().message);
       }
       add(tid);
-      ++found;
+      running_.insert(tid);
+      found = true;
     }
   }
   return found;

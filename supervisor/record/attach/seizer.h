@@ -8,12 +8,14 @@
 #include <sched.h>
 #include <signal.h>
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <vector>
 
 #include "base/result.h"
+#include "supervisor/record/attach/attachable.h"
 #include "supervisor/record/kernel/tracer.h"
 #include "supervisor/record/placement/placement.h"
 
@@ -23,8 +25,10 @@ class Seizer {
  public:
   // What becomes of processes that were stopped by a signal.
   enum class Stops : uint8_t { refused, continued };
-  Seizer(Tracer& tracer, const Placement& placement, Stops stops = Stops::refused)
-      : tracer_(tracer), placement_(placement), stops_(stops) {}
+  // Lists processes with all their descendants, but may leave some out while others end (process_tree()).
+  using List = std::function<std::vector<pid_t>(const std::vector<pid_t>& roots)>;
+  Seizer(Tracer& tracer, const Placement& placement, Stops stops = Stops::refused, List list = process_tree)
+      : tracer_(tracer), placement_(placement), stops_(stops), list_(std::move(list)) {}
 
   // Fails if one of these processes has ended, or if a thread cannot be stopped. Then all run on.
   Result<void> stop_all(const std::vector<pid_t>& roots);
@@ -46,8 +50,8 @@ class Seizer {
  private:
   enum class Missing : uint8_t { none, some };  // threads that have not stopped in time
 
-  Result<void> seize_all(const std::vector<pid_t>& roots);
-  Result<size_t> seize_new(const std::vector<pid_t>& roots);
+  Result<Missing> try_to_stop(const std::vector<pid_t>& roots, Clock::duration patience);
+  Result<bool> seize_new(const std::vector<pid_t>& roots);
   Result<Missing> await_stops(Clock::duration patience);
   Result<void> take_stop(const Stopped& stopped);
   Result<void> take_signal(pid_t tid, int signal);
@@ -62,6 +66,7 @@ class Seizer {
   Tracer& tracer_;
   const Placement& placement_;
   const Stops stops_;
+  const List list_;
   std::map<pid_t, Seized> seized_;
   std::set<pid_t> running_;   // of these
   std::set<pid_t> stepping_;  // ... into handlers
