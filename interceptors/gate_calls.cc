@@ -117,10 +117,9 @@ gate::Call call_of(const SyscallRow& row) {
 
 }  // namespace
 
-std::unique_ptr<gate::Table> gate_table() {
-  auto table = std::make_unique<gate::Table>();
+void fill_gate_table(gate::Table& table) {
   for (const SyscallRow& row : all_rows()) {
-    gate::Call& call = table->calls[row.number];
+    gate::Call& call = table.calls[row.number];
     if (row.in_process) call = call_of(row);
     call.selector = argument(row.selector);
     call.selector_mask = row.selector_mask;
@@ -129,12 +128,11 @@ std::unique_ptr<gate::Table> gate_table() {
   for (const SyscallRow* row : all_commands()) {  // those of a multiplexer are adjacent and sorted
     if (!row->in_process) continue;
     CHECK(made < gate::kCommands);
-    gate::Call& multiplexer = table->calls[row->number];
+    gate::Call& multiplexer = table.calls[row->number];
     if (multiplexer.commands++ == 0) multiplexer.first_command = made;
-    table->command_numbers[made] = static_cast<uint32_t>(row->command);
-    table->commands[made++] = call_of(*row);
+    table.command_numbers[made] = static_cast<uint32_t>(row->command);
+    table.commands[made++] = call_of(*row);
   }
-  return table;
 }
 
 std::vector<int> gate_numbers(const gate::Table& table) {

@@ -69,7 +69,8 @@ class HelpFormatter : public CLI::Formatter {
 // CLI11's tree, made from the commands.
 class Parser {
  public:
-  Parser();
+  // `name`: that of the command that is parsed. To declare all options of all commands would take longer than to parse.
+  explicit Parser(const std::string& name = "");
   Result<std::unique_ptr<Command>> parse(std::vector<std::string> words);
   std::vector<CommandDescription> describe() const;
 
@@ -84,13 +85,15 @@ class Parser {
   std::deque<Entry> entries_;  // the tree holds references into them
 };
 
-Parser::Parser() {
+Parser::Parser(const std::string& name) {
   app_.name("redrive");
   app_.set_version_flag("--version", std::string("redrive ") + kVersion, "print the version");
   app_.set_help_flag("-h,--help", "print this help");
   app_.add_option("--completion", "print the completion script for a shell: bash, zsh, fish")->type_name("SHELL");
   app_.require_subcommand(1);
   auto commands = make_commands();
+  const auto is_other = [&](const auto& command) { return command->text().name != name; };
+  if (!std::all_of(commands.begin(), commands.end(), is_other)) std::erase_if(commands, is_other);
   std::map<std::string, const CommandText*> texts;
   for (const auto& command : commands) texts[command->text().name] = &command->text();
   app_.formatter(std::make_shared<HelpFormatter>(std::move(texts)));  // commands inherit it
@@ -154,7 +157,8 @@ std::vector<CommandDescription> Parser::describe() const {
 }  // namespace
 
 Result<std::unique_ptr<Command>> parse_command_line(std::vector<std::string> words) {
-  return Parser().parse(std::move(words));
+  const std::string name = words.empty() ? "" : words.front();
+  return Parser(name).parse(std::move(words));
 }
 
 std::vector<CommandDescription> describe_commands() { return Parser().describe(); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <set>
 
 #include "base/bytes.h"
@@ -20,6 +21,23 @@ constexpr uint64_t kMostPages = 1024;  // for which a trace can ask
 bool overlaps(const std::vector<AddressRange>& ranges, Address page) {
   return std::any_of(ranges.begin(), ranges.end(),
                      [&](const AddressRange& range) { return range.start < page + kPageSize && page < range.end; });
+}
+
+// Few pages at a time, because new memory may cost more than to read and hash what comes into it.
+std::optional<uint64_t> hash_pages(const Memory& memory, std::span<const Address> pages) {
+  constexpr size_t kAtOnce = 4;
+  std::array<uint8_t, kAtOnce * kPageSize> contents;
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), &XXH3_freeState);
+  XXH3_64bits_reset(hash.get());
+  while (!pages.empty()) {
+    const size_t count = std::min(kAtOnce, pages.size());
+    std::vector<MemoryPiece> pieces;
+    for (size_t i = 0; i < count; ++i) pieces.push_back({pages[i], contents.data() + i * kPageSize, kPageSize});
+    if (!memory.read(pieces)) return std::nullopt;
+    XXH3_64bits_update(hash.get(), contents.data(), count * kPageSize);
+    pages = pages.subspan(count);
+  }
+  return XXH3_64bits_digest(hash.get());
 }
 
 }  // namespace
@@ -60,13 +78,10 @@ std::optional<EndState> read_end_state(const user_regs_struct& regs, const Bytes
   state.extended = XXH3_64bits(extended.data(), extended.size());
   state.extended_size = extended.size();
   state.pages = std::move(pages);
-  Bytes contents(state.pages.size() * kPageSize);
-  std::vector<MemoryPiece> pieces;
-  for (size_t i = 0; i < state.pages.size(); ++i) {
-    pieces.push_back({state.pages[i], contents.data() + i * kPageSize, kPageSize});
-  }
-  if (extended.empty() || !memory.read(pieces)) return std::nullopt;
-  state.memory = XXH3_64bits(contents.data(), contents.size());
+  if (extended.empty()) return std::nullopt;
+  const auto hash = hash_pages(memory, state.pages);
+  if (!hash) return std::nullopt;
+  state.memory = *hash;
   return state;
 }
 

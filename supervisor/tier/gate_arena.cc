@@ -71,8 +71,10 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
   std::unique_ptr<GateArena> arena(new GateArena(std::move(code), std::move(clock)));
   const auto size = static_cast<size_t>(redrive_gate_code_end - redrive_gate_code);
   CHECK(size <= gate::kCodeSize - gate::kOrdersSize);
+  arena->code_.populate(0, size);
   std::memcpy(arena->at(gate::kCode), redrive_gate_code, size);
-  std::memcpy(arena->at(gate::kTable), gate_table().get(), sizeof(gate::Table));
+  arena->code_.populate(gate::kTable - gate::kCode, sizeof(gate::Table));
+  fill_gate_table(*new (arena->at(gate::kTable)) gate::Table());
   if (getrandom(&arena->secret_, sizeof arena->secret_, 0) != sizeof arena->secret_)
     return errno_error("cannot make a random number");
   return arena;

@@ -616,7 +616,8 @@ TEST_CASE("files whose mappings are served, up to as many as there are places") 
 }
 
 TEST_CASE("the table of calls follows the syscall table") {
-  const auto table = gate_table();
+  const auto table = std::make_unique<gate::Table>();
+  fill_gate_table(*table);
   const auto follows = [](const gate::Call& call, const SyscallRow& row) {
     CAPTURE(row.name);
     CHECK((call.serve != gate::Serve::never) == row.in_process);
