@@ -47,6 +47,7 @@
 #include "supervisor/record/front/front.h"
 #include "supervisor/record/front/interrupts.h"
 #include "supervisor/record/front/lifeline.h"
+#include "supervisor/record/kernel/process_status.h"
 #include "supervisor/record/kernel/ptrace_tracer.h"
 #include "supervisor/record/recorder.h"
 #include "supervisor/record/settings/transport.h"
@@ -99,8 +100,9 @@ Result<std::string> find_program(const std::string& name) {
   }
   if (S_ISDIR(info.st_mode)) return Error{found + ": is a directory", kCannotExecute};
   if (!is_executable_file(found)) return Error{found + ": not executable (see chmod(1))", kCannotExecute};
-  if (info.st_mode & (S_ISUID | S_ISGID)) {
-    return Error{found + ": setuid and setgid programs cannot be recorded: a traced program never gains privileges"};
+  if (would_gain(getpid(), info)) {
+    return Error{found + ": set-user-ID and set-group-ID programs can be recorded only by the user and group that they "
+                         "run as, because a traced program gains no privileges"};
   }
   const Fd file(open(found.c_str(), O_RDONLY | O_CLOEXEC));
   char head[256] = {};  // as much of a script's first line as the kernel reads (execve(2))

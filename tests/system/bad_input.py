@@ -66,7 +66,11 @@ def setuid(ctx):
     shutil.copy("/bin/true", ctx.work / "setuid")
     os.chown(ctx.work / "setuid", 65534, 65534)
     (ctx.work / "setuid").chmod(0o4755)
-    refuses_to_record(ctx, (), 125, "set-?uid", command=("./setuid",))
+    refuses_to_record(ctx, (), 125, "set-user-ID", command=("./setuid",))
+    # Root gains nothing by a program of its own.
+    outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "su", "-s", "/bin/sh", "-c", "id -un; exit 3", "nobody"), 3)
+    ctx.expect(outcome.stdout == "nobody\n", outcome, "has not become another user")
+    redrive_all(ctx)
 
 
 @test("bad_input/usage")
