@@ -73,7 +73,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       traps_(arena_.get(), answers_, control_, events_, patching_, forced_, stopped_calls_),
       signals_(tracer_, findings_, control_, intervals_, gate_stops_, traps_, forced_, ends_, turns_, handler_),
       events_(messages_, findings_, object_sharing_, outside_, layout_, foreign_, forced_, woken_, packet_rings_),
-      gate_stops_(tracer_, messages_, arena_.get(), control_, checkpointer_, served_, signals_, turns_, stopped_calls_),
+      gate_stops_(tracer_, messages_, arena_.get(), control_, served_, signals_, turns_, stopped_calls_),
       full_rings_(tracer_, messages_, arena_.get(), control_, checkpointer_, served_),
       joiner_(tracer_, writer_, intervals_, ends_, placer_, turns_),
       births_(tracer_, stops_, placement_, messages_, arena_.get(), tracees_, control_, intervals_, checkpointer_,

@@ -60,6 +60,20 @@ void begin_lent_child() {
   clone(run, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, nullptr);
 }
 
+void begin_child() {
+  if (fork() != 0) return;
+  for (;;) pause();
+}
+
+// The process and the child that it begins, which sleeps.
+std::vector<pid_t> tree_with_child(pid_t pid) {
+  std::vector<pid_t> tree;
+  for (int i = 0; i < 1000 && tree.size() < 2; ++i) usleep(1000), tree = process_tree({pid});
+  REQUIRE_EQ(tree.size(), 2);
+  REQUIRE(comes_to(tree[1], "S"));
+  return tree;
+}
+
 struct Seizing {
   explicit Seizing(Seizer::Stops stops = Seizer::Stops::refused, Seizer::List list = process_tree)
       : seizer(tracer, placement, stops, std::move(list)) {}
@@ -71,15 +85,8 @@ struct Seizing {
 }  // namespace
 
 TEST_CASE("a process and its descendants are stopped, and run on") {
-  const Child child([] {
-    if (fork() == 0) {
-      for (;;) pause();
-    }
-  });
-  std::vector<pid_t> tree;
-  for (int i = 0; i < 1000 && tree.size() < 2; ++i) usleep(1000), tree = process_tree({child.pid()});
-  REQUIRE_EQ(tree.size(), 2);
-  REQUIRE(comes_to(tree[1], "S"));
+  const Child child(begin_child);
+  const std::vector<pid_t> tree = tree_with_child(child.pid());
   Seizing seizing;
   REQUIRE(seizing.seizer.stop_all({child.pid()}));
   CHECK_EQ(seizing.seizer.threads().size(), 2);
@@ -91,15 +98,8 @@ TEST_CASE("a process and its descendants are stopped, and run on") {
 }
 
 TEST_CASE("a process that was left out of a list because another one ended is stopped, too") {
-  const Child child([] {
-    if (fork() == 0) {
-      for (;;) pause();
-    }
-  });
-  std::vector<pid_t> tree;
-  for (int i = 0; i < 1000 && tree.size() < 2; ++i) usleep(1000), tree = process_tree({child.pid()});
-  REQUIRE_EQ(tree.size(), 2);
-  REQUIRE(comes_to(tree[1], "S"));
+  const Child child(begin_child);
+  const std::vector<pid_t> tree = tree_with_child(child.pid());
   bool ends = true;  // until the parent has stopped
   Seizing seizing(Seizer::Stops::refused, [&](const std::vector<pid_t>& roots) {
     ends &= state_of(child.pid()) != 't';

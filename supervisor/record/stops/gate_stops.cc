@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "supervisor/record/stops/call_events.h"
-#include "supervisor/record/stops/checkpointer.h"
 #include "supervisor/record/stops/served_calls.h"
 #include "supervisor/record/stops/signal_delivery.h"
 #include "supervisor/record/stops/stopped_calls.h"

@@ -12,7 +12,6 @@
 namespace redrive {
 
 class ThreadControl;
-class Checkpointer;
 class ServedCalls;
 class SignalDelivery;
 class Turns;
@@ -20,13 +19,12 @@ class StoppedCalls;
 
 class GateStops {
  public:
-  GateStops(Tracer& tracer, Messages& messages, GateArena* arena, ThreadControl& control, Checkpointer& checkpointer,
-            ServedCalls& served, SignalDelivery& signals, Turns& turns, StoppedCalls& stopped_calls)
+  GateStops(Tracer& tracer, Messages& messages, GateArena* arena, ThreadControl& control, ServedCalls& served,
+            SignalDelivery& signals, Turns& turns, StoppedCalls& stopped_calls)
       : tracer_(tracer),
         messages_(messages),
         arena_(arena),
         control_(control),
-        checkpointer_(checkpointer),
         served_(served),
         signals_(signals),
         turns_(turns),
@@ -66,7 +64,6 @@ class GateStops {
   Messages& messages_;
   GateArena* arena_;
   ThreadControl& control_;
-  Checkpointer& checkpointer_;
   ServedCalls& served_;
   SignalDelivery& signals_;
   Turns& turns_;
