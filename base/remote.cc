@@ -80,6 +80,11 @@ class OpenedMemory : public MemorySource {
     }
     return true;
   }
+  // Of memory that is there, address 0 can be read, or reading it fails.
+  bool gone() const override {
+    char byte = 0;
+    return ::pread(file_.get(), &byte, sizeof byte, 0) == 0;
+  }
 
  private:
   Fd file_;
@@ -99,6 +104,11 @@ class NumberedMemory : public MemorySource {
     return in_pages(to, size, [&](size_t done, size_t piece) {
              return write_by_number(pid_, to + done, static_cast<const uint8_t*>(from) + done, piece);
            }) == size;
+  }
+  bool gone() const override {
+    char byte = 0;
+    const iovec here{&byte, sizeof byte}, there{nullptr, sizeof byte};
+    return process_vm_readv(pid_, &here, 1, &there, 1, 0) < 0 && errno == ESRCH;
   }
 
  private:
@@ -121,7 +131,11 @@ class Snapshot : public MemorySource {
   explicit Snapshot(const Memory& source) : source_(source) {}
 
   size_t read_some(Address from, void* to, size_t size) const override {
-    if (size > kPageSize) return source_.read_some(from, to, size);  // this much is not read again
+    if (size > kPageSize) {  // this much is not read again
+      const size_t done = source_.read_some(from, to, size);
+      lacks_some_ |= done < size;
+      return done;
+    }
     size_t done = 0;
     while (done < size) {
       const size_t offset = (from + done) % kPageSize;
@@ -134,6 +148,7 @@ class Snapshot : public MemorySource {
     return done;
   }
   bool write(Address, const void*, size_t) const override { return false; }
+  bool gone() const override { return lacks_some_ && source_.gone(); }
 
  private:
   const Bytes& page_at(Address start) const {
@@ -142,11 +157,13 @@ class Snapshot : public MemorySource {
     }
     Bytes contents(kPageSize);
     contents.resize(source_.read_some(start, contents.data(), contents.size()));
+    lacks_some_ |= contents.size() < kPageSize;
     return pages_.emplace_back(start, std::move(contents)).second;
   }
 
   const Memory& source_;
   mutable std::vector<std::pair<Address, Bytes>> pages_;
+  mutable bool lacks_some_ = false;  // of what was asked for
 };
 
 }  // namespace

@@ -47,6 +47,7 @@ class MemorySource {
   virtual ~MemorySource() = default;
   virtual size_t read_some(Address from, void* to, size_t size) const = 0;  // up to the first unreadable page
   virtual bool write(Address to, const void* from, size_t size) const = 0;  // all or false
+  virtual bool gone() const { return false; }                               // as below
 };
 
 // A process's memory. Reads and writes ignore page protections, as ptrace does.
@@ -77,6 +78,9 @@ class Memory {
   // The same, at the end of `to`. A call may name more than there is, so no more room is made than is needed.
   void append_some(Address from, size_t size, Bytes& to) const;
   bool write(Address to, const void* from, size_t size) const;  // all or false
+  // Whether the memory is there no more, because the process has ended. If it is there, it was there for all that was
+  // read or written before. A snapshot from which everything could be read does not ask.
+  bool gone() const { return source_ && source_->gone(); }
   // The place where these bytes already lie in one piece; null if they have to be read.
   const uint8_t* view(Address from, size_t size) const;
   // Up to 1024 pieces in one call. Do not use these for a process that may exec meanwhile, because the process is named

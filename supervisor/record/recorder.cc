@@ -80,7 +80,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
               object_views_, programs_, ends_, turns_, handler_),
       programs_(tracer_, calls_, tier_mapper_, limits_, placement_, arena_.get(), tracees_, findings_, control_,
                 intervals_, checkpointer_, served_, patching_, forced_, native_, placer_, turns_),
-      ends_(tracer_, writer_, triggers_, tracees_, findings_, control_, intervals_, checkpointer_, events_,
+      ends_(tracer_, stops_, writer_, triggers_, tracees_, findings_, control_, intervals_, checkpointer_, events_,
             private_views_, outside_, foreign_, gate_stops_, signals_, joiner_, turns_),
       placer_(tracer_, placement_, processors_, tracees_),
       traced_(tracees_, findings_, control_, capture_, events_),

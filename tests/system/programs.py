@@ -110,7 +110,8 @@ def exercise_every_row(ctx, sources):
 
 # With each call stopped, these take 10 s and more: `make check-all` runs them.
 SLOW_WITH_STOPS = ("segments", "many_shared", "poll_cycles", "series_checkpoints", "changed_groups", "preempted", "floating_point",
-                   "signals_meant_for_others", "joins_beside_births", "fork_pending", "waits_for_all", "short_connections")
+                   "signals_meant_for_others", "killed_anywhere", "joins_beside_births", "fork_pending", "waits_for_all",
+                   "short_connections")
 
 
 def register():

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <string>
+#include <thread>
 
 #include "tests/unit/fake_tracer.h"
 #include "tests/unit/unit_test.h"
@@ -217,6 +218,27 @@ TEST_CASE("waiting ends when a process has used CPU time, and not when it sleeps
   CHECK_FALSE(tracer.wake_when_used(child, 3ms));
   sigaction(SIGALRM, &before, nullptr);
   for (const int end : pipe_to_child) ::close(end);
+}
+
+TEST_CASE("a process's first thread is waited for while its others end, and they are not lost") {
+  PtraceTracer ptrace_tracer;
+  Tracer& tracer = ptrace_tracer;
+  const pid_t child = traced_child(tracer, [] {
+    std::thread other([] { pause(); });
+    pause();
+  });
+  const auto birth = tracer.wait(child);
+  REQUIRE(birth);
+  const pid_t other = std::get<Birth>(*birth).child;
+  CHECK((tracer.wait(other) == Stop(Interrupted{})));
+  tracer.resume(other, Resume::cont);
+  tracer.resume(child, Resume::cont);
+  // The kernel tells the end of the other one first.
+  CHECK(tracer.send(child, SIGKILL));
+  CHECK((tracer.wait(child) == Stop(Gone{{0, SIGKILL}})));
+  CHECK(tracer.has_stopped(other));
+  CHECK((std::get<Stopped>(tracer.take_any()) == Stopped{other, Gone{{0, SIGKILL}}}));
+  CHECK_FALSE(tracer.wait(other));
 }
 
 TEST_CASE("the fake names the youngest first, and lets time pass where nothing happens") {

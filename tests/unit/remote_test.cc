@@ -93,6 +93,31 @@ TEST_CASE("... while no files can be opened") {
   REQUIRE(memory);
   reads_and_writes(*memory, traced.pages);
   reads_and_writes(Memory::shared(other.pid, *opened), other.pages);
+  CHECK_FALSE(memory->gone());
+  kill(traced.pid, SIGKILL);
+  siginfo_t end;
+  REQUIRE(waitid(P_PID, static_cast<id_t>(traced.pid), &end, WEXITED | WNOWAIT) == 0);
+  CHECK(memory->gone());
+}
+
+TEST_CASE("memory that is gone is told from memory that cannot be read") {
+  const Traced traced;
+  const auto memory = Memory::open(traced.pid);
+  REQUIRE(memory);
+  const Memory whole = Memory::snapshot(*memory), lacking = Memory::snapshot(*memory), gone = Memory::snapshot(*memory);
+  uint8_t byte = 0;
+  CHECK(whole.get(traced.pages, byte));
+  CHECK_FALSE(lacking.get(8, byte));
+  CHECK_FALSE(memory->gone());
+  CHECK_FALSE(lacking.gone());
+  kill(traced.pid, SIGKILL);
+  siginfo_t end;
+  REQUIRE(waitid(P_PID, static_cast<id_t>(traced.pid), &end, WEXITED | WNOWAIT) == 0);
+  CHECK(memory->gone());
+  CHECK(lacking.gone());
+  CHECK_FALSE(whole.gone());  // what it says was read before
+  CHECK_FALSE(gone.get(traced.pages, byte));
+  CHECK(gone.gone());
 }
 
 }  // namespace redrive

@@ -200,6 +200,11 @@ bool SimulatedKernel::set_option(pid_t tid, TraceeOption option) {
   return task;
 }
 
+bool SimulatedKernel::has_memory(pid_t tid) {
+  const Task* const task = find(tid);
+  return task && task->lives;
+}
+
 bool SimulatedKernel::interrupt(pid_t tid) {
   Task* const task = find(tid);
   if (!task || !task->lives) return false;

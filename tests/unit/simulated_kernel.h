@@ -69,6 +69,7 @@ class SimulatedKernel : public StoppedTracees {
   bool interrupt(pid_t tid) override;
   SignalMasks signal_masks(pid_t tid) override;
   Result<Memory> open_memory(pid_t pid) override;
+  bool has_memory(pid_t tid) override;
   bool sees_tracer(pid_t) override { return true; }
   bool send(pid_t pid, int signal) override;
   bool send(pid_t pid, pid_t tid, int signal) override;

@@ -28,6 +28,7 @@ class StoppedTracees : public Tracer {
 
   std::optional<RseqArea> rseq(pid_t) override { return {}; }
   Result<Memory> open_memory(pid_t) override { return Error{"it has no memory"}; }
+  bool has_memory(pid_t) override { return true; }
   bool sees_tracer(pid_t) override { return false; }
 
  private:

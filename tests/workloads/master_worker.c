@@ -1,18 +1,21 @@
-// A master hands tasks of uneven length to any worker that is free (MPI_ANY_SOURCE, MPI_Iprobe); workers poll with MPI_Test. The order of
-// results differs from run to run, and with it the digest that is printed; their sum does not, and is checked if TASKS is at most 200.
-// usage: master_worker TASKS WORK     WORK: thousands of steps that the average task takes
+// A master hands tasks of uneven length to any worker that is free (MPI_ANY_SOURCE, MPI_Iprobe); workers poll with
+// MPI_Test. The order of results differs from run to run, and with it the digest that is printed; their sum does not,
+// and is checked if TASKS is at most 200. usage: master_worker TASKS WORK [BYTES]     WORK: thousands of steps that the
+// average task takes; BYTES: sent with each result
 #include <mpi.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { kTask = 1, kResult = 2, kStop = 3, kPayload = 64 };
+enum { kTask = 1, kResult = 2, kStop = 3, kMostBytes = 1 << 20 };
 
-struct Result {
+static struct Result {
   uint64_t task, value;
-  unsigned char data[kPayload];
-};
+  unsigned char data[kMostBytes];
+} result;
+static int result_size;
 
 static uint64_t solve(uint64_t task, int work) {
   uint64_t x = task * 2654435761u + 1;
@@ -41,8 +44,7 @@ static uint64_t master(int ranks, uint64_t tasks, uint64_t* sum, uint64_t* polls
       ++*polls;
       continue;
     }
-    struct Result result;
-    MPI_Recv(&result, sizeof result, MPI_BYTE, status.MPI_SOURCE, kResult, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Recv(&result, result_size, MPI_BYTE, status.MPI_SOURCE, kResult, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     done++;
     *sum += result.value;
     digest = (digest ^ result.task ^ ((uint64_t)status.MPI_SOURCE << 32)) * 0x100000001b3ULL;
@@ -66,9 +68,10 @@ static void worker(int work) {
     MPI_Irecv(&task, 1, MPI_UINT64_T, 0, MPI_ANY_TAG, MPI_COMM_WORLD, &request);
     while (!done) MPI_Test(&request, &done, &status);
     if (status.MPI_TAG == kStop) return;
-    struct Result result = {task, solve(task, work), {0}};
-    memset(result.data, (int)task, sizeof result.data);
-    MPI_Send(&result, sizeof result, MPI_BYTE, 0, kResult, MPI_COMM_WORLD);
+    result.task = task;
+    result.value = solve(task, work);
+    memset(result.data, (int)task, result_size - offsetof(struct Result, data));
+    MPI_Send(&result, result_size, MPI_BYTE, 0, kResult, MPI_COMM_WORLD);
   }
 }
 
@@ -79,6 +82,9 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   const uint64_t tasks = argc > 1 ? strtoull(argv[1], NULL, 10) : 100;
   const int work = argc > 2 ? atoi(argv[2]) : 1;
+  const int bytes = argc > 3 ? atoi(argv[3]) : 64;
+  if (bytes < 0 || bytes > kMostBytes) return 2;
+  result_size = (int)offsetof(struct Result, data) + bytes;
   if (rank == 0) {
     const double start_s = MPI_Wtime();
     uint64_t sum = 0, expected = 0, polls = 0;

@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <map>
 
-#include "base/procfs.h"
 #include "checkpoint/address_space.h"
 #include "checkpoint/stub.h"
 #include "supervisor/record/memory/file_copies.h"
@@ -67,12 +65,10 @@ bool StateCapture::leave_out_killed(Unit& unit) {
   const Process* seen = nullptr;
   for (const auto& [serial, thread] : unit.threads) {
     if (thread->exited || thread->left_out || seen == thread->process) continue;
-    char path[1];
-    const std::string exe = proc_path(thread->tid, "exe");
-    if (readlink(exe.c_str(), path, sizeof path) < 0 && (errno == ENOENT || errno == ESRCH)) {
-      any = thread->left_out = true;
-    } else {
+    if (tracer_.has_memory(thread->tid)) {
       seen = thread->process;
+    } else {
+      any = thread->left_out = true;
     }
   }
   return any;

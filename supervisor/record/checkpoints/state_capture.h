@@ -47,7 +47,7 @@ class StateCapture {
  private:
   Result<void> capture_into(ImageJob& job, Unit& unit, Thread& trigger, bool at_entry, bool shared_only,
                             const KnownMappings& known);
-  static bool leave_out_killed(Unit& unit);
+  bool leave_out_killed(Unit& unit);
   void await_stop(const Thread& thread);
   Result<ProcessState> capture_process(Process& process, const ProcessSerial* owner, const KnownMappings& known);
   Result<UnitState> capture_state(Unit& unit, Thread& trigger, bool at_entry, const KnownMappings& known);

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/check.h"
@@ -33,6 +34,8 @@ __ptrace_request request_of(Resume how, PtraceTracer::Calls calls) {
   return PTRACE_SINGLESTEP;
 }
 
+constexpr int kAll = __WALL | __WNOTHREAD;  // children of this thread
+
 constexpr int kSyscallStop = SIGTRAP | 0x80;  // PTRACE_O_TRACESYSGOOD
 constexpr unsigned long kEntry = 1;           // PTRACE_EVENTMSG_SYSCALL_ENTRY, in linux/ptrace.h
 
@@ -43,7 +46,32 @@ TraceeEnd end_of(int status) {
 // What waitpid(2) adds to a stop's signal; 0: nothing.
 int event_of(int status) { return WIFSTOPPED(status) ? status >> 16 : 0; }
 
+long options_of(PtraceTracer::Calls calls) {
+  const bool filtered = calls == PtraceTracer::Calls::filtered;
+  return kOptions | (filtered ? PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL : PTRACE_O_TRACEEXIT);
+}
+
 }  // namespace
+
+bool EarlyStops::holds(pid_t tid) const {
+  return std::any_of(stops_.begin(), stops_.end(), [&](const Stopped& stopped) { return stopped.tid == tid; });
+}
+
+std::optional<Stopped> EarlyStops::take() {
+  if (stops_.empty()) return {};
+  const Stopped first = stops_.front();
+  stops_.pop_front();
+  return first;
+}
+
+std::optional<Stop> EarlyStops::take(pid_t tid) {
+  const auto of =
+      std::find_if(stops_.begin(), stops_.end(), [&](const Stopped& stopped) { return stopped.tid == tid; });
+  if (of == stops_.end()) return {};
+  const Stop stop = of->stop;
+  stops_.erase(of);
+  return stop;
+}
 
 bool has_message(int status) {
   switch (event_of(status)) {
@@ -95,9 +123,10 @@ Stop read_stop(PtraceTracer::Calls calls, CpuTimers& timers, pid_t tid, int stat
   return stop_of(status, message);
 }
 
-Waited wait_with(PtraceTracer::Calls calls, CpuTimers& timers, int flags) {
+Waited wait_with(EarlyStops& early, PtraceTracer::Calls calls, CpuTimers& timers, int flags) {
+  if (const auto first = early.take()) return *first;
   int status = 0;
-  const pid_t tid = waitpid(-1, &status, __WALL | __WNOTHREAD | flags);
+  const pid_t tid = waitpid(-1, &status, kAll | flags);
   if (tid > 0) return Stopped{tid, read_stop(calls, timers, tid, status)};
   if (tid < 0 && errno == ECHILD) return NoTracees{};
   return NoneStopped{};
@@ -105,28 +134,34 @@ Waited wait_with(PtraceTracer::Calls calls, CpuTimers& timers, int flags) {
 
 }  // namespace
 
-Waited PtraceTracer::wait_for_any() { return wait_with(calls_, timers_, 0); }
+Waited PtraceTracer::wait_for_any() { return wait_with(early_, calls_, timers_, 0); }
 
-Waited PtraceTracer::take_any() { return wait_with(calls_, timers_, WNOHANG); }
+Waited PtraceTracer::take_any() { return wait_with(early_, calls_, timers_, WNOHANG); }
 
+// The kernel reports the end of a process's first thread only when the other threads have been reported, and waited
+// for. So all tracees are waited for here too.
 std::optional<Stop> PtraceTracer::wait(pid_t tid) {
-  int status = 0;
-  if (!wait_for(tid, status)) return {};
-  return read_stop(calls_, timers_, tid, status);
+  if (const auto early = early_.take(tid)) return early;
+  for (;;) {
+    int status = 0;
+    pid_t stopped = waitpid(tid, &status, __WALL | WNOHANG);
+    if (stopped < 0) return {};
+    if (stopped == 0) stopped = waitpid(-1, &status, kAll);
+    if (stopped <= 0) continue;  // a signal came
+    const Stop stop = read_stop(calls_, timers_, stopped, status);
+    if (stopped == tid) return stop;
+    early_.add({stopped, stop});
+  }
 }
 
 bool PtraceTracer::has_stopped(pid_t tid) {
   siginfo_t stop{};
   constexpr int kPeek = WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL;
-  return waitid(P_PID, static_cast<id_t>(tid), &stop, kPeek) != 0 || stop.si_pid != 0;
-}
-
-long PtraceTracer::options() const {
-  return kOptions | (calls_ == Calls::filtered ? PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL : PTRACE_O_TRACEEXIT);
+  return early_.holds(tid) || waitid(P_PID, static_cast<id_t>(tid), &stop, kPeek) != 0 || stop.si_pid != 0;
 }
 
 Result<void> PtraceTracer::seize(pid_t tid) {
-  if (ptrace(PTRACE_SEIZE, tid, nullptr, options()) == 0) return {};
+  if (ptrace(PTRACE_SEIZE, tid, nullptr, options_of(calls_)) == 0) return {};
   return errno_error("cannot trace the program (see `redrive check --host`)");
 }
 
@@ -137,7 +172,7 @@ void PtraceTracer::detach(pid_t tid, int signal) {
 
 bool PtraceTracer::set_option(pid_t tid, TraceeOption option) {
   constexpr long kSuspendFilters = 1 << 21;  // PTRACE_O_SUSPEND_SECCOMP
-  const auto set = [&](long more) { return ptrace(PTRACE_SETOPTIONS, tid, nullptr, options() | more) == 0; };
+  const auto set = [&](long more) { return ptrace(PTRACE_SETOPTIONS, tid, nullptr, options_of(calls_) | more) == 0; };
   switch (option) {
     case TraceeOption::killed_with_tracer:
       return set(PTRACE_O_EXITKILL);
@@ -194,6 +229,12 @@ bool PtraceTracer::set_signal_mask(pid_t tid, uint64_t mask) {
 }
 
 Result<Memory> PtraceTracer::open_memory(pid_t pid) { return Memory::open(pid); }
+
+bool PtraceTracer::has_memory(pid_t tid) {
+  char path[1];
+  const std::string executable = proc_path(tid, "exe");
+  return readlink(executable.c_str(), path, sizeof path) >= 0 || (errno != ENOENT && errno != ESRCH);
+}
 
 bool PtraceTracer::sees_tracer(pid_t pid) {
   struct stat info {};

@@ -2,6 +2,7 @@
 // decides nothing.
 #pragma once
 
+#include <deque>
 #include <map>
 
 #include "supervisor/record/kernel/cpu_timer.h"
@@ -14,6 +15,19 @@ bool has_message(int status);
 // What the status says; `message` is that of PTRACE_GETEVENTMSG, if there is one: 0 if the tracee was killed before it
 // could be asked, or if nothing is known of it.
 Stop stop_of(int status, unsigned long message);
+
+// Stops that came while another tracee was waited for.
+class EarlyStops {
+ public:
+  void add(const Stopped& stopped) { stops_.push_back(stopped); }
+  bool holds(pid_t tid) const;
+  // The first one, or that of this tracee, which is here no more. Nothing if there is none.
+  std::optional<Stopped> take();
+  std::optional<Stop> take(pid_t tid);
+
+ private:
+  std::deque<Stopped> stops_;
+};
 
 using CpuTimers = std::map<pid_t, CpuTimer>;  // by process
 
@@ -45,6 +59,7 @@ class PtraceTracer final : public Tracer {
   bool get_signal_mask(pid_t tid, uint64_t& mask) override;
   bool set_signal_mask(pid_t tid, uint64_t mask) override;
   Result<Memory> open_memory(pid_t pid) override;
+  bool has_memory(pid_t tid) override;
   bool sees_tracer(pid_t pid) override;
   SignalMasks signal_masks(pid_t tid) override;
 
@@ -59,9 +74,8 @@ class PtraceTracer final : public Tracer {
   bool wake_when_used(pid_t pid, std::chrono::nanoseconds cpu) override;
 
  private:
-  long options() const;
-
   Calls calls_;
+  EarlyStops early_;
   CpuTimers timers_;  // of wake_when_used()
 };
 

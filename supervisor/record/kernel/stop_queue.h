@@ -28,6 +28,8 @@ class StopQueue {
   bool holds(pid_t tid) const;
   // The signal for which this tracee has stopped; 0 if it has not stopped for one, as far as is known here.
   int signal_of(pid_t tid) const;
+  // A stop that came out of its turn is handled in it.
+  void add(const Stopped& stopped) { stops_.push_back(stopped); }
   // Waits until this tracee has stopped or ended, if its stop is not there already. It is handled in its turn.
   void await(pid_t tid);
 

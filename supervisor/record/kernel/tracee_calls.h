@@ -3,7 +3,7 @@
 //
 // The thread must be stopped. Afterwards it is stopped right after the calls. It has its registers again after one
 // call; after several, the caller sets them. Signals that come during the calls are held. It is an error if the thread
-// is killed during them; what was known about the thread may be gone then.
+// is killed during them.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ Address vdso_syscall(const Memory& memory, Address vdso);
 
 class TraceeCalls {
  public:
-  // Waits for the next stop of a tracee. Nullopt if it has ended; then its end has been handled.
+  // Waits for the next stop of a tracee. Nothing if it was killed; its end is then handled in its turn.
   using Wait = std::function<std::optional<Stop>(pid_t tid)>;
   TraceeCalls(Tracer& tracer, Wait wait) : tracer_(tracer), wait_(std::move(wait)) {}
 

@@ -175,6 +175,8 @@ class Tracer {
   virtual bool set_signal_mask(pid_t tid, uint64_t mask) = 0;
   // Of any process, whether it is stopped or not.
   virtual Result<Memory> open_memory(pid_t pid) = 0;
+  // Whether a thread of any process, stopped or not, still has its memory: not if it was killed, and ends.
+  virtual bool has_memory(pid_t tid) = 0;
   // Whether a process sees the same processes as this one, and may access this one's files (proc(5)).
   virtual bool sees_tracer(pid_t pid) = 0;
   // Those of any process or thread, whether it is stopped or not.

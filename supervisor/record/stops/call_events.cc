@@ -40,6 +40,7 @@ void CallEvents::open_call(Thread& thread, const Memory& memory) {
   Event& event = open_event(thread);
   inputs(row, thread.call.args, memory, spans_);
   event.in_hash = hash_spans(spans_, memory, scratch_);
+  if (memory.gone()) event.in_hash = 0;  // it was killed before the call: what it would have read is not known
   if (row.number == SYS_restart_syscall) {
     // Its outputs are those of the call that it restarts, whose description is still there.
     thread.call.row = thread.restarting ? thread.restarting : &row;

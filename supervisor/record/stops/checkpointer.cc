@@ -71,11 +71,8 @@ bool sleeps_whole(int64_t number, std::span<const uint64_t, 6> args) {
 bool Checkpointer::begin_joined_interval(Unit& unit, Thread& thread) {
   user_regs_struct regs;
   if (!tracer_.get_regs(thread.tid, regs)) return false;
-  intervals_.begin(unit, CheckpointKind::image, *thread.process, 0);
-  store_now(unit, thread, nullptr);
-  if (thread.left_out) intervals_.end(unit);
-  unit.checkpoint_first = thread.left_out;
-  return !thread.left_out;
+  unit.checkpoint_first = !begin_interval(unit, CheckpointKind::image, thread, nullptr);
+  return !unit.checkpoint_first;
 }
 
 void Checkpointer::ask_at_each_event() {
@@ -239,10 +236,22 @@ void Checkpointer::note_checkpoint(Process& process) {
 void Checkpointer::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
                              const StateCapture::KnownMappings& known) {
   const auto stopped_at = tracer_.now();
+  store(unit, capture_.take(unit, trigger, false, false, known), regs, stopped_at);
+}
+
+bool Checkpointer::begin_interval(Unit& unit, CheckpointKind kind, Thread& trigger, const user_regs_struct* regs,
+                                  const StateCapture::KnownMappings& known) {
+  const auto stopped_at = tracer_.now();
   auto job = capture_.take(unit, trigger, false, false, known);
+  if (trigger.left_out) return false;
+  intervals_.begin(unit, kind, *trigger.process, 0);
+  store(unit, std::move(job), regs, stopped_at);
+  return true;
+}
+
+void Checkpointer::store(Unit& unit, Result<ImageJob> job, const user_regs_struct* regs, Clock::time_point stopped_at) {
   if (!job) {
     copies_.count_skipped();
-    if (trigger.left_out) return;
     findings_.add_unsure(unit, "a checkpoint that it needs could not be stored: " + job.error().message);
     return;
   }

@@ -56,6 +56,9 @@ class Checkpointer {
   // interval has begun. `regs` are the trigger's if it has not run yet, `known` as in capture().
   void store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
                  const StateCapture::KnownMappings& known = {});
+  // The same, and the interval begins. False if the trigger was killed: then none begins.
+  bool begin_interval(Unit& unit, CheckpointKind kind, Thread& trigger, const user_regs_struct* regs,
+                      const StateCapture::KnownMappings& known = {});
   // Stores the image that a joined unit needs before any thread in it continues. The given thread is stopped; false if
   // it was killed.
   bool begin_joined_interval(Unit& unit, Thread& thread);
@@ -74,6 +77,7 @@ class Checkpointer {
  private:
   void align(const Unit& with);
   void interrupt_sleep(Unit& unit);
+  void store(Unit& unit, Result<ImageJob> job, const user_regs_struct* regs, Clock::time_point stopped_at);
   void hand_over(Unit& unit, ImageJob job, uint64_t bytes);
 
   Tracer& tracer_;

@@ -9,6 +9,7 @@
 
 #include "supervisor/record/checkpoints/intervals.h"
 #include "supervisor/record/front/front.h"
+#include "supervisor/record/kernel/stop_queue.h"
 #include "supervisor/record/memory/outside_changes.h"
 #include "supervisor/record/memory/private_views.h"
 #include "supervisor/record/settings/triggers.h"
@@ -70,8 +71,7 @@ void Ends::ask_for_exit(Thread& thread) {
 
 void Ends::exits(Thread& thread, TraceeEnd end) {
   const Unit& unit = *thread.process->unit;
-  const Thread* const holder = unit.baton.holder();
-  const bool ran = holder && holder->process == thread.process && holder->is<Thread::User>();
+  const bool ran = unit.baton.holder() == &thread && thread.is<Thread::User>();
   const bool others = unit.in_interval && unit.processes.size() > 1;
   std::optional<Address> call;
   if (end.killed() && !thread.process->end_logged && !thread.left_out && ran && others) call = bring_to_place(thread);
@@ -79,24 +79,23 @@ void Ends::exits(Thread& thread, TraceeEnd end) {
   control_.resume(thread, Resume::cont);
 }
 
-// The thread's process was killed in user code, and others share its memory: they find there what it has written since
+// The thread was killed in user code, and others share its memory: they find there what it has written since
 // its last event. So a replay must know how far it came: to the entry of a call, which is returned, or else to where an
 // interval begins.
 std::optional<Address> Ends::bring_to_place(Thread& thread) {
   Process& process = *thread.process;
   Unit& unit = *process.unit;
-  const bool ran = unit.baton.holder() == &thread;
   user_regs_struct regs;
   if (unit.log.open_of(thread.serial) || !tracer_.get_regs(thread.tid, regs)) return {};
-  if (ran && in_gate(thread, regs.rip)) return gate_stops_.call_at_end(thread, regs);
+  if (in_gate(thread, regs.rip)) return gate_stops_.call_at_end(thread, regs);
   const Gate* const gate = process.tier();
   const bool moved = gate && gate->canonical(regs.rip) == regs.rip && gate->touches(regs.rip, regs.rip + 1);
   if (gate) gate->make_canonical(regs);
-  if (ran && static_cast<int64_t>(regs.orig_rax) >= 0) {
+  if (static_cast<int64_t>(regs.orig_rax) >= 0) {
     const bool made = static_cast<int64_t>(regs.rax) != -ENOSYS;  // which is what a call finds there at its entry
     return made ? std::nullopt : std::optional<Address>(regs.rip - kSyscallSize);
   }
-  if (!ran || moved || process.threads > 1) {
+  if (moved || process.threads > 1) {
     findings_.add_unsure(
         unit, fmt::format("process {} was killed while it ran, and others find what it has written", process.pid));
     return {};
@@ -122,7 +121,10 @@ void Ends::note_end_of_process(const Thread& thread, TraceeEnd end, std::optiona
     const bool inside = other.is<Thread::Syscall>() || other.is<Thread::Blocked>();
     return is_its(entry) && inside && row && (row->special == Special::execve || row->special == Special::execveat);
   });
-  if (!last && (!end.killed() || executes || thread.exited)) return;
+  // A thread that runs makes calls, which may be served, until it has been killed as well.
+  const Thread* const holder = unit.baton.holder();
+  const bool one_runs = holder && holder != &thread && holder->process == &process && holder->is<Thread::User>();
+  if (!last && (!end.killed() || executes || thread.exited || one_runs)) return;
   process.end_logged = true;
   Event event;
   event.kind = EventKind::signal;
@@ -184,18 +186,10 @@ void Ends::forget_ended() {
 }
 
 std::optional<Stop> Ends::wait_stop(pid_t tid) {
-  for (;;) {
-    const auto stop = tracer_.wait(tid);
-    if (!stop) return {};
-    if (const auto* gone = std::get_if<Gone>(&*stop)) {
-      ended(tid, gone->end);
-      return {};
-    }
-    const auto* exiting = std::get_if<Exiting>(&*stop);
-    Thread* const thread = exiting ? tracees_.find(tid) : nullptr;
-    if (!thread) return stop;
-    exits(*thread, exiting->end);
-  }
+  const auto stop = tracer_.wait(tid);
+  if (!stop || (!is<Gone>(*stop) && !is<Exiting>(*stop))) return stop;
+  stops_.add({tid, *stop});
+  return {};
 }
 
 }  // namespace redrive

@@ -7,6 +7,7 @@
 
 namespace redrive {
 
+class StopQueue;
 class Tracees;
 class Triggers;
 class Findings;
@@ -30,11 +31,12 @@ struct LeftBehind {
 
 class Ends {
  public:
-  Ends(Tracer& tracer, TraceWriter& writer, Triggers& triggers, Tracees& tracees, Findings& findings,
+  Ends(Tracer& tracer, StopQueue& stops, TraceWriter& writer, Triggers& triggers, Tracees& tracees, Findings& findings,
        ThreadControl& control, Intervals& intervals, Checkpointer& checkpointer, CallEvents& events,
        PrivateViews& private_views, OutsideChanges& outside, ForeignMemory& foreign, GateStops& gate_stops,
        SignalDelivery& signals, Joiner& joiner, Turns& turns)
       : tracer_(tracer),
+        stops_(stops),
         writer_(writer),
         triggers_(triggers),
         tracees_(tracees),
@@ -73,7 +75,8 @@ class Ends {
   // Nothing while it lives.
   std::optional<Clock::time_point> root_ended() const { return root_ended_; }
 
-  // Waits for the next stop of a tracee. Nullopt if it has ended; then its end has been handled.
+  // Waits for the next stop of a tracee. Nothing if it was killed, and ends. That is handled in its turn, so what is
+  // known of it stays until then.
   std::optional<Stop> wait_stop(pid_t tid);
 
  private:
@@ -81,6 +84,7 @@ class Ends {
   void note_end_of_process(const Thread& thread, TraceeEnd end, std::optional<Address> call = {});
 
   Tracer& tracer_;
+  StopQueue& stops_;
   TraceWriter& writer_;
   Triggers& triggers_;
   Tracees& tracees_;

@@ -200,7 +200,6 @@ void Programs::begin_program(Thread& thread) {
     if (PatchPlans::is_code(mapping)) patching_.replace_traps(process, mapping, files.of(mapping), nullptr);
   }
   forced_.inherit(thread);
-  intervals_.begin(unit, CheckpointKind::exec, process, 0);
   if (has_executable && would_gain(process.pid, info)) {
     const char* const kind = info.st_mode & S_ISUID ? "set-user-ID" : "set-group-ID";
     findings_.count_refusal(unit, fmt::format("the privileges of {} program {}", kind, process.command),
@@ -209,7 +208,7 @@ void Programs::begin_program(Thread& thread) {
   if (has_executable && process.gate) process.gate->program = &patching_.program(version_of(info));
   StateCapture::KnownMappings known;
   if (found) known[process.pid] = {&mappings, &files};
-  checkpointer_.store_now(unit, thread, &regs, known);
+  if (!checkpointer_.begin_interval(unit, CheckpointKind::exec, thread, &regs, known)) return;
   for (const auto& mapping : mappings) {
     const MappedFile* file = PatchPlans::is_code(mapping) ? files.of(mapping) : nullptr;
     if (file) patching_.apply_plan(process, mapping, *file);

@@ -68,6 +68,7 @@ void StopHandler::handle(Thread& thread, const Stop& stop) {
   served_.check_taken_back();
   // It is about to be killed, or has been, and its registers may still be there: nothing more happens in it.
   if (thread.process->end_logged && !is<Exiting>(stop)) return;
+  ends_.ask_for_exit(thread);
   std::visit(Overloaded{
                  [&](const SyscallEntry&) REQUIRES(recorded) { syscall_entry(thread); },
                  [&](const SyscallExit&) { syscall_exit(thread); },

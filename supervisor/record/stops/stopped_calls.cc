@@ -75,7 +75,6 @@ void StoppedCalls::enter(Thread& thread) {
       return;
     }
   }
-  ends_.ask_for_exit(thread);
   thread.woken |= thread.preempting;  // its interruption will wake it up
   ++unit.stopped_calls;
   thread.call.args = syscall_args(thread.entry);
@@ -92,7 +91,9 @@ void StoppedCalls::enter(Thread& thread) {
     answer_call(thread, 0);
     return;
   }
-  const bool described = thread.call.row && is_described(*thread.call.row, thread.call.args, thread.process->memory);
+  const Memory& memory = thread.process->memory;
+  const bool described =
+      thread.call.row && (is_described(*thread.call.row, thread.call.args, memory) || memory.gone());
   if (!described || thread.call.row->treat == Treat::refuse || !layout_.mappable(thread) || changes_tier) {
     refuse(thread, thread.call.row);
     return;
