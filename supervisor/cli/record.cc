@@ -68,8 +68,12 @@ TuningRequest wanted_tuning(const RecordOptions& options, const PolicyInfo& poli
 
 Result<Tuning> tuning_of(const RecordOptions& options, const PolicyInfo& policy) {
   if (!options.virtual_checkpoints) {
+    const TuningRequest wanted = wanted_tuning(options, policy);
     ASSIGN_OR_RETURN(const double restore_s, measure_spawn_s());
-    return tune(wanted_tuning(options, policy), options.bound_s, restore_s);
+    if (auto tuning = tune(wanted, options.bound_s, restore_s)) return tuning;
+    // Other programs may have had the processors meanwhile.
+    ASSIGN_OR_RETURN(const double again_s, measure_spawn_s());
+    return tune(wanted, options.bound_s, std::min(restore_s, again_s));
   }
   Tuning tuning;
   tuning.period_s = options.checkpoint_period_s.value_or(kVirtualPeriod_s);
@@ -101,8 +105,9 @@ Result<std::string> find_program(const std::string& name) {
   if (S_ISDIR(info.st_mode)) return Error{found + ": is a directory", kCannotExecute};
   if (!is_executable_file(found)) return Error{found + ": not executable (see chmod(1))", kCannotExecute};
   if (would_gain(getpid(), info)) {
-    return Error{found + ": set-user-ID and set-group-ID programs can be recorded only by the user and group that they "
-                         "run as, because a traced program gains no privileges"};
+    return Error{found +
+                 ": set-user-ID and set-group-ID programs can be recorded only by the user and group that they "
+                 "run as, because a traced program gains no privileges"};
   }
   const Fd file(open(found.c_str(), O_RDONLY | O_CLOEXEC));
   char head[256] = {};  // as much of a script's first line as the kernel reads (execve(2))

@@ -30,7 +30,7 @@ Result<Tuning> tune(const TuningRequest& wanted, double bound_s, double restore_
   tuning.restore_s = restore_s;
   tuning.critical_path_s = wanted.critical_path_s.value_or(parts.path * (bound_s - unavoidable_s));
   tuning.period_s = wanted.period_s.value_or(parts.period * tuning.critical_path_s);
-  if (!wanted.period_s && tuning.period_s < kLeastPeriod_s) {
+  if (tuning.critical_path_s <= 0 || (!wanted.period_s && tuning.period_s < kLeastPeriod_s)) {
     return Error{fmt::format("a bound of {:g} s cannot be kept here; the shortest that can is {:.3g} s", bound_s,
                              kLeastPeriod_s / parts.period / parts.path + unavoidable_s),
                  Status::usage};
