@@ -187,6 +187,7 @@ void CallEvents::write_outputs(Thread& thread, const Memory& memory, Event& even
       continue;
     }
     event.writes.pop_back();
+    if (thread.process->memory.gone()) continue;  // it was killed, and does not find what the call has written
     findings_.add_unsure(
         unit, "the output of " + call_name(thread.call.row->number, thread.call.args) + " could not be read");
   }

@@ -236,7 +236,8 @@ void Checkpointer::note_checkpoint(Process& process) {
 void Checkpointer::store_now(Unit& unit, Thread& trigger, const user_regs_struct* regs,
                              const StateCapture::KnownMappings& known) {
   const auto stopped_at = tracer_.now();
-  store(unit, capture_.take(unit, trigger, false, false, known), regs, stopped_at);
+  auto job = capture_.take(unit, trigger, false, false, known);
+  if (!trigger.left_out) store(unit, std::move(job), regs, stopped_at);
 }
 
 bool Checkpointer::begin_interval(Unit& unit, CheckpointKind kind, Thread& trigger, const user_regs_struct* regs,

@@ -121,7 +121,7 @@ void LayoutCalls::replace_traps(Thread& thread, int64_t result, const FileCopies
   if (patching_.is_made_by_library(thread)) {
     patching_.replace_traps(process, made, &mapped, &event);
     patching_.apply_plan(process, made, mapped);
-  } else if (patching_.needs_replacement(mapped)) {
+  } else if (patching_.needs_replacement(mapped) && !process.memory.gone()) {
     findings_.add_unsure(*process.unit, "rdtsc or cpuid instructions of " + made.name +
                                             " were left alone: the program loads code itself");
   }

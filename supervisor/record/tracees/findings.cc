@@ -9,9 +9,7 @@ void Findings::add_unsure(Unit& unit, const std::string& reason) { add_unsure(un
 void Findings::add_unsure(Unit& unit, const std::string& reason, EventIndex from) {
   const bool said = std::any_of(unsure_.begin(), unsure_.end(),
                                 [&](const Unsure& u) { return u.unit == unit.id && u.reason == reason; });
-  const bool ended = std::all_of(unit.processes.begin(), unit.processes.end(),
-                                 [](const auto& process) { return process->memory.gone(); });
-  if (said || ended) return;
+  if (said) return;
   unsure_.push_back({unit.id, from, reason});
   writer_.add(unsure_.back());
 }

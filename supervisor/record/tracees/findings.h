@@ -19,8 +19,7 @@ class Findings {
     std::vector<UnitId> first;  // ... at most kNamed of them
   };
 
-  // A replay of the unit may fail, or show something else, from its next event on, or from this one. If it was killed
-  // meanwhile, so that it executes nothing more, that is why something could not be read or done, and is no finding.
+  // A replay of the unit may fail, or show something else, from its next event on, or from this one.
   void add_unsure(Unit& unit, const std::string& reason);
   void add_unsure(Unit& unit, const std::string& reason, EventIndex from);
   // A call is refused, or something else that a program has asked for. `common`: as in SyscallRow.
