@@ -177,7 +177,8 @@ void Programs::begin_program(Thread& thread) {
   process.command = stack.command(process.memory);
   const auto found = read_mappings(process.pid);
   const std::vector<Mapping> mappings = found ? *found : std::vector<Mapping>();
-  if (!found && !process.memory.gone()) findings_.add_unsure(unit, "what it has mapped could not be read: " + found.error().message);
+  if (!found && !process.memory.gone())
+    findings_.add_unsure(unit, "what it has mapped could not be read: " + found.error().message);
   if (limits_.attached) {
     if (!native_.take_program(thread, regs)) return;
   } else if (const Address vdso = stack.hide_vdso(process.memory, regs.rsp)) {
