@@ -1,4 +1,5 @@
 # redrive. `make` builds build/redrive; `make help` lists the targets.
+.DEFAULT_GOAL := all
 CXX      ?= g++
 BUILD    ?= build
 # Backtraces have functions and lines; to look at variables, CXXFLAGS="-Og -g".
@@ -20,9 +21,22 @@ LIB_SRCS := $(filter-out $(MAIN_SRCS) $(SOME_SRCS),$(foreach d,$(LIB_DIRS),$(wil
 # What protoc makes: build/X.pb.h, which is included as X.pb.h, and build/X.pb.cc.
 PROTOS   := $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.proto))
 PB_HEADERS := $(PROTOS:%.proto=$(BUILD)/%.pb.h)
-LIB_OBJS := $(LIB_SRCS:%.cc=$(BUILD)/%.o) $(PROTOS:%.proto=$(BUILD)/%.pb.o) $(BUILD)/interceptors/inprocess/image.o
+# Most of the time that a file takes to compile goes into its headers. Therefore up to TOGETHER files of a directory are one translation unit,
+# whose object is named after the first of them (with another number, use another BUILD). These have options of their own:
+TOGETHER ?= 8
+ALONE    := interceptors/trapped_instructions.cc tests/unit/main.cc
+define one_unit
+HEADS += $(firstword $(1))
+$(BUILD)/$(patsubst %.cc,%.o,$(firstword $(1))): $(wordlist 2,$(TOGETHER),$(1))
+$(BUILD)/$(patsubst %.cc,%.o,$(firstword $(1))): WITH := $(wordlist 2,$(TOGETHER),$(1))
+endef
+in_units = $(if $(1),$(eval $(call one_unit,$(wordlist 1,$(TOGETHER),$(1))))$(call in_units,$(filter-out $(wordlist 1,$(TOGETHER),$(1)),$(1))))
+HEADS := $(ALONE)
+$(foreach d,$(LIB_DIRS) tests/unit,$(call in_units,$(filter-out $(MAIN_SRCS) $(SOME_SRCS) $(ALONE),$(wildcard $(d)/*.cc))))
+objects_of = $(patsubst %.cc,$(BUILD)/%.o,$(filter $(HEADS),$(1)))
+LIB_OBJS := $(call objects_of,$(LIB_SRCS)) $(PROTOS:%.proto=$(BUILD)/%.pb.o) $(BUILD)/interceptors/inprocess/image.o
 UNIT_SRCS := $(wildcard tests/unit/*.cc)
-UNIT_OBJS := $(UNIT_SRCS:%.cc=$(BUILD)/%.o)
+UNIT_OBJS := $(call objects_of,$(UNIT_SRCS))
 # Each of these becomes a program build/NAME that tests run.
 FUZZ_SRCS := $(wildcard tests/fuzz/*.cc)
 HELPER_SRCS := $(wildcard tests/fault/*.cc tests/system/*.cc) $(FUZZ_SRCS)
@@ -96,7 +110,7 @@ $(foreach source,$(HELPER_SRCS),$(eval $(call helper_rule,$(source))))
 
 $(BUILD)/%.o: %.cc | $(PB_HEADERS)
 	@mkdir -p $(@D)
-	$(CXX) $(ALL_CXXFLAGS) -c -o $@ $<
+	$(CXX) $(ALL_CXXFLAGS) $(if $(WITH),-Wno-subobject-linkage $(addprefix -include ,$(WITH))) -c -o $@ $<
 
 $(BUILD)/interceptors/other_processors.o: interceptors/other_processors.S
 	@mkdir -p $(@D)
@@ -113,7 +127,7 @@ $(PB_HEADERS:.h=.o): %.o: %.h $(PB_HEADERS)
 $(UNIT_OBJS): CXXFLAGS += -O1
 
 # GCC 12 reports a wrong delete in a std::future of a std::variant.
-$(BUILD)/tests/unit/message_store_test.o: WARN += -Wno-free-nonheap-object
+$(UNIT_OBJS): WARN += -Wno-free-nonheap-object
 
 -include $(SOURCES:%.cc=$(BUILD)/%.d)
 

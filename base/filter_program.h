@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 
@@ -40,7 +40,7 @@ class FilterProgram {
   void here(const Place& place) {
     for (const auto& [at, if_failed] : place.jumps) {
       const size_t distance = code_.size() - at - 1;
-      CHECK(distance <= UINT8_MAX);
+      ASSERT(distance <= UINT8_MAX);
       (if_failed ? code_[at].jf : code_[at].jt) = static_cast<uint8_t>(distance);
     }
   }

@@ -11,8 +11,8 @@
 #include <functional>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/brief_file.h"
-#include "base/check.h"
 #include "base/fd.h"
 #include "base/procfs.h"
 
@@ -244,7 +244,7 @@ namespace {
 // process_vm_readv(2) and process_vm_writev(2) have one signature. They obey page protections.
 bool transfer(pid_t pid, std::span<const MemoryPiece> pieces, decltype(process_vm_readv)* call) {
   std::array<iovec, IOV_MAX> here, there;
-  CHECK(pieces.size() <= here.size());
+  ASSERT(pieces.size() <= here.size());
   size_t size = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
     here[i] = {pieces[i].data, pieces[i].size};

@@ -1,7 +1,7 @@
 // Result<T>: the value of an operation, or the reason why the environment refused it.
 //
-// It is not for bugs in redrive (CHECK, base/check.h), and not for divergences (values of their own). Errors travel up
-// to main or the daemon's session boundary, which print them once.
+// It is not for bugs in redrive (ASSERT, base/assert.h), and not for divergences (values of their own). Errors travel
+// up to main or the daemon's session boundary, which print them once.
 #pragma once
 
 #include <cerrno>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <variant>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 
@@ -36,15 +36,15 @@ class [[nodiscard]] Result {
 
   explicit operator bool() const { return state_.index() == 0; }
   T& value() & {
-    CHECK(state_.index() == 0);
+    ASSERT(state_.index() == 0);
     return std::get<0>(state_);
   }
   const T& value() const& {
-    CHECK(state_.index() == 0);
+    ASSERT(state_.index() == 0);
     return std::get<0>(state_);
   }
   T&& value() && {
-    CHECK(state_.index() == 0);
+    ASSERT(state_.index() == 0);
     return std::get<0>(std::move(state_));
   }
   T* operator->() { return &value(); }
@@ -53,7 +53,7 @@ class [[nodiscard]] Result {
   T& operator*() & { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
   const Error& error() const {
-    CHECK(state_.index() == 1);
+    ASSERT(state_.index() == 1);
     return std::get<1>(state_);
   }
 
@@ -69,7 +69,7 @@ class [[nodiscard]] Result<void> {
 
   explicit operator bool() const { return !error_; }
   const Error& error() const {
-    CHECK(error_.has_value());
+    ASSERT(error_.has_value());
     return *error_;
   }
 

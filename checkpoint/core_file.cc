@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 namespace {
@@ -165,7 +165,7 @@ std::vector<CoreFile::Segment> CoreFile::segments_of(std::span<const CoreMapping
     Address at = mapping.start;
     for (const PageRun& run : held) {
       const Address end = run.start + run.pages * kPageSize;
-      CHECK(at <= run.start && end <= mapping.end);
+      ASSERT(at <= run.start && end <= mapping.end);
       if (at < run.start) segments.push_back({at, run.start, flags});
       segments.push_back({run.start, end, flags, true, !mapping.file});
       at = end;
@@ -177,7 +177,7 @@ std::vector<CoreFile::Segment> CoreFile::segments_of(std::span<const CoreMapping
 
 Result<CoreFile> CoreFile::create(const std::string& path, const CoreProcess& process,
                                   std::span<const CoreMapping> mappings) {
-  CHECK(!process.threads.empty());
+  ASSERT(!process.threads.empty());
   Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file) return errno_error("cannot create " + path);
   CoreFile core(path, std::move(file));

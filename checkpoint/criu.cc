@@ -29,7 +29,7 @@ struct Ran {
   std::string output;  // standard output and error
 };
 
-struct Starting {
+struct StartingCriu {
   char* const* arguments;  // the first is the program's path
   char* const* environment;
   int output;
@@ -54,7 +54,7 @@ std::vector<char*> arguments_of(std::vector<std::string>& words) {
 
 REDRIVE_ON_OUR_MEMORY
 int start(void* arg) {
-  const auto& starting = *static_cast<const Starting*>(arg);
+  const auto& starting = *static_cast<const StartingCriu*>(arg);
   dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
   dup2(starting.output, STDOUT_FILENO);
   dup2(starting.output, STDERR_FILENO);
@@ -88,7 +88,7 @@ Result<Ran> run(std::vector<std::string> words, const StubNamespaces* namespaces
   Fd to(ends[1]);
   std::vector<char*> arguments = arguments_of(words);
   std::vector<char*> environment = criu_environment();
-  Starting starting{arguments.data(), environment.data(), to.get(), namespaces != nullptr};
+  StartingCriu starting{arguments.data(), environment.data(), to.get(), namespaces != nullptr};
   ASSIGN_OR_RETURN(const pid_t child,
                    namespaces ? namespaces->spawn(start, &starting) : StubNamespaces::spawn_outside(start, &starting));
   to = Fd();

@@ -22,8 +22,8 @@
 #include <cstring>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/brief_file.h"
-#include "base/check.h"
 #include "base/pass_fd.h"
 #include "base/procfs.h"
 #include "base/text.h"
@@ -107,14 +107,14 @@ Result<Sockets> make_sockets() {
   return Sockets{Fd(ends[0]), Fd(ends[1])};
 }
 
-struct Starting {
+struct StartingStub {
   int program, socket;
   pid_t maker;
 };
 
 REDRIVE_ON_OUR_MEMORY
 int run_stub(void* arg) {
-  const auto& starting = *static_cast<const Starting*>(arg);
+  const auto& starting = *static_cast<const StartingStub*>(arg);
   char* const argv[] = {const_cast<char*>("redrive-stub"), nullptr};
   char* const envp[] = {nullptr};
   const rlimit unlimited{RLIM_INFINITY, RLIM_INFINITY}, none_at_all{0, 0};
@@ -260,7 +260,7 @@ Result<Stub> Stub::spawn_by(Result<pid_t> (*spawn)(int (*body)(void*), void* arg
   ASSIGN_OR_RETURN(Sockets sockets, make_sockets());
   Stub stub;
   stub.files_ = std::move(sockets.ours);
-  Starting starting{stub_fd(), sockets.its.get(), getpid()};
+  StartingStub starting{stub_fd(), sockets.its.get(), getpid()};
   const auto spawned = spawn(run_stub, &starting);
   if (!spawned) return Error{"cannot start a stub process: " + spawned.error().message};
   stub.pid_ = *spawned;

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "base/filter_program.h"
 
 namespace redrive {
@@ -20,7 +20,7 @@ namespace {
 // GiB.
 void if_overlaps(FilterProgram& program, int start, int length, AddressRange range, FilterProgram::Place& place) {
   constexpr uint32_t kTooLong = 1u << 31;
-  CHECK(range.end <= kTooLong);
+  ASSERT(range.end <= kTooLong);
   FilterProgram::Place apart;
   program.load_high(start);
   program.if_not_equal(0, apart);
@@ -45,7 +45,7 @@ std::vector<sock_filter> stub_filter(Address call, AddressRange memory, const St
   // MADV_SOFT_OFFLINE).
   constexpr uint32_t kMostAdvice = 31;
   constexpr size_t kAddress = offsetof(seccomp_data, instruction_pointer);
-  CHECK(call <= UINT32_MAX && tier.call <= UINT32_MAX && tier.patience <= UINT32_MAX);
+  ASSERT(call <= UINT32_MAX && tier.call <= UINT32_MAX && tier.patience <= UINT32_MAX);
   FilterProgram program;
   FilterProgram::Place foreign, elsewhere, at_tier, changes_memory, allow, stop;
   program.load(offsetof(seccomp_data, arch));

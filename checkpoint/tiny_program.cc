@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "base/page.h"
 
 namespace redrive {
@@ -37,7 +37,7 @@ Fd make_tiny_program(const char* name, const TinyProgram& program) {
   segments[1].p_flags = PF_R | PF_W;
   segments[1].p_vaddr = segments[1].p_paddr = program.start + kPageSize;
   const Address at = program.code_start - program.start;
-  CHECK(at >= sizeof header + sizeof segments && at + program.code.size() <= image.size());
+  ASSERT(at >= sizeof header + sizeof segments && at + program.code.size() <= image.size());
   std::memcpy(image.data(), &header, sizeof header);
   std::memcpy(image.data() + sizeof header, segments, sizeof segments);
   std::memcpy(image.data() + at, program.code.data(), program.code.size());

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 
@@ -15,7 +15,7 @@ class Disassembler {
   enum class Detail : uint8_t { none, operands };  // of instructions: without operands they are found faster
 
   explicit Disassembler(Detail detail = Detail::operands) {
-    CHECK(cs_open(CS_ARCH_X86, CS_MODE_64, &handle_) == CS_ERR_OK);
+    ASSERT(cs_open(CS_ARCH_X86, CS_MODE_64, &handle_) == CS_ERR_OK);
     if (detail == Detail::operands) cs_option(handle_, CS_OPT_DETAIL, CS_OPT_ON);
     instruction_ = cs_malloc(handle_);
   }

@@ -1,13 +1,13 @@
 #include "interceptors/gate_calls.h"
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "interceptors/syscall_table.h"
 
 namespace redrive {
 namespace {
 
 void set_extent(gate::Span& span, const Extent& extent) {
-  CHECK(extent.header == 0);
+  ASSERT(extent.header == 0);
   span.divisor = extent.divisor;
   switch (extent.kind) {
     case ExtentKind::fixed:
@@ -25,12 +25,12 @@ void set_extent(gate::Span& span, const Extent& extent) {
       span.value = extent.scale;
       return;
     case ExtentKind::pointee_u32:
-      CHECK(extent.scale == 1);
+      ASSERT(extent.scale == 1);
       span.extent = gate::Extent::pointee;
       span.other = static_cast<uint8_t>(extent.value);
       return;
     default:
-      CHECK(!"an extent that calls served in process cannot have");
+      ASSERT(!"an extent that calls served in process cannot have");
   }
 }
 
@@ -108,7 +108,7 @@ gate::Call call_of(const SyscallRow& row) {
         span.sent = arg.kind == ArgKind::mmsghdr_in;
         break;
       default:
-        CHECK(!"an argument that calls served in process cannot have");
+        ASSERT(!"an argument that calls served in process cannot have");
     }
     call.span[call.spans++] = span;
   }
@@ -127,7 +127,7 @@ void fill_gate_table(gate::Table& table) {
   uint16_t made = 0;
   for (const SyscallRow* row : all_commands()) {  // those of a multiplexer are adjacent and sorted
     if (!row->in_process) continue;
-    CHECK(made < gate::kCommands);
+    ASSERT(made < gate::kCommands);
     gate::Call& multiplexer = table.calls[row->number];
     if (multiplexer.commands++ == 0) multiplexer.first_command = made;
     table.command_numbers[made] = static_cast<uint32_t>(row->command);

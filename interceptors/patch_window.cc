@@ -8,7 +8,7 @@
 #include <cstring>
 #include <memory>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "interceptors/disassembler.h"
 
 namespace redrive {

@@ -24,7 +24,7 @@ constexpr const char* kForks = "checkpoints are read from a fork, which would no
 constexpr const char* kGuards = "guard pages are not restored by a checkpoint";
 constexpr const char* kFilter = "would stop the recorder's own syscalls";
 constexpr const char* kTsc = "the recorder traps the time-stamp counter itself";
-constexpr const char* kCpuid = "the recorder traps cpuid itself";
+constexpr const char* kTrapsCpuid = "the recorder traps cpuid itself";
 constexpr const char* kTracer = "a thread has one tracer, and it is the recorder";
 constexpr const char* kShadowStack = "shadow stacks are not restored by a checkpoint";
 constexpr const char* kXfeatures = "extended state that must be requested is not restored by a checkpoint";
@@ -358,8 +358,8 @@ constexpr auto kCommands = sorted({
     special(CMD(arch_prctl, ARCH_SET_FS), Special::arch_prctl, val, ptr).served(),
     emulate(CMD(arch_prctl, ARCH_GET_FS), val, out(8)),
     emulate(CMD(arch_prctl, ARCH_GET_GS), val, out(8)),
-    refuse(CMD(arch_prctl, ARCH_GET_CPUID), ENODEV, kCpuid),
-    refuse(CMD(arch_prctl, ARCH_SET_CPUID), ENODEV, kCpuid),
+    refuse(CMD(arch_prctl, ARCH_GET_CPUID), ENODEV, kTrapsCpuid),
+    refuse(CMD(arch_prctl, ARCH_SET_CPUID), ENODEV, kTrapsCpuid),
     refuse(NEW_CMD(arch_prctl, 0x1021, ARCH_GET_XCOMP_SUPP), EINVAL, kXfeatures),
     refuse(NEW_CMD(arch_prctl, 0x1022, ARCH_GET_XCOMP_PERM), EINVAL, kXfeatures),
     refuse(NEW_CMD(arch_prctl, 0x1023, ARCH_REQ_XCOMP_PERM), EINVAL, kXfeatures),

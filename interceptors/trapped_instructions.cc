@@ -1,5 +1,6 @@
 #include "interceptors/trapped_instructions.h"
 
+#include <asm/prctl.h>
 #include <cpuid.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -18,7 +19,6 @@ namespace {
 
 constexpr uint8_t kUndefined[] = {0x0f, 0x0b}, kPrefix = 0x66;  // ud2
 constexpr int32_t kRdtsc = 0, kRdtscp = 1, kCpuid = 2;
-constexpr long kArchGetCpuid = 0x1011, kArchSetCpuid = 0x1012;
 
 struct Leaf {
   uint32_t eax, ebx, ecx, edx;
@@ -123,9 +123,9 @@ void answer_own(int, siginfo_t*, void* context) {
     if (trapped->instruction == kRdtscp) gregs[REG_RCX] = 0;
     return;
   }
-  syscall(SYS_arch_prctl, kArchSetCpuid, 1);
+  syscall(SYS_arch_prctl, ARCH_SET_CPUID, 1);
   const Leaf out = cpuid(static_cast<uint32_t>(gregs[REG_RAX]), static_cast<uint32_t>(gregs[REG_RCX]));
-  syscall(SYS_arch_prctl, kArchSetCpuid, 0);
+  syscall(SYS_arch_prctl, ARCH_SET_CPUID, 0);
   gregs[REG_RAX] = out.eax;
   gregs[REG_RBX] = out.ebx;
   gregs[REG_RCX] = out.ecx;
@@ -245,21 +245,21 @@ ProcessorTraps trap_own_instructions() {
   has_trapped = false;
   static_cast<void>(__rdtsc());
   traps.counter = has_trapped;
-  traps.cpuid = syscall(SYS_arch_prctl, kArchSetCpuid, 0) == 0;
+  traps.cpuid = syscall(SYS_arch_prctl, ARCH_SET_CPUID, 0) == 0;
   return traps;
 }
 
-bool cpuid_traps() { return syscall(SYS_arch_prctl, kArchGetCpuid, 0) == 0; }
+bool cpuid_traps() { return syscall(SYS_arch_prctl, ARCH_GET_CPUID, 0) == 0; }
 
 Untrapped::Untrapped() : cpuid_(cpuid_traps()) {
   prctl(PR_GET_TSC, &counter_);
   prctl(PR_SET_TSC, PR_TSC_ENABLE);
-  if (cpuid_) syscall(SYS_arch_prctl, kArchSetCpuid, 1);
+  if (cpuid_) syscall(SYS_arch_prctl, ARCH_SET_CPUID, 1);
 }
 
 Untrapped::~Untrapped() {
   prctl(PR_SET_TSC, counter_);
-  if (cpuid_) syscall(SYS_arch_prctl, kArchSetCpuid, 0);
+  if (cpuid_) syscall(SYS_arch_prctl, ARCH_SET_CPUID, 0);
 }
 
 }  // namespace redrive

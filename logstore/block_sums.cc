@@ -4,18 +4,18 @@
 
 #include <algorithm>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 
 BlockSummer::BlockSummer() : whole_(XXH3_createState(), XXH3_freeState) {
-  CHECK(whole_ != nullptr);
+  ASSERT(whole_ != nullptr);
   XXH3_128bits_reset(whole_.get());
 }
 
 void BlockSummer::add(std::span<const uint8_t> block) {
-  CHECK(block.size() <= kSumBlock);
-  CHECK(sums_.size % kSumBlock == 0);
+  ASSERT(block.size() <= kSumBlock);
+  ASSERT(sums_.size % kSumBlock == 0);
   sums_.blocks.push_back(hash64(block));
   sums_.size += block.size();
   XXH3_128bits_update(whole_.get(), block.data(), block.size());

@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "base/fd.h"
 
 namespace redrive {
@@ -49,7 +49,7 @@ Result<void> Database::run(const char* sql) {
 Bytes Database::contents() const {
   sqlite3_int64 size = 0;
   const std::unique_ptr<unsigned char, void (*)(void*)> data(sqlite3_serialize(get(), "main", &size, 0), sqlite3_free);
-  CHECK(data != nullptr);
+  ASSERT(data != nullptr);
   return Bytes(data.get(), data.get() + size);
 }
 
@@ -63,7 +63,7 @@ Result<Inserter> Inserter::prepare(const Database& database, const std::string& 
 }
 
 Result<void> Inserter::step(int bound) {
-  CHECK(bound == columns_);
+  ASSERT(bound == columns_);
   if (sqlite3_step(statement_.get()) != SQLITE_DONE) return database_->error();
   sqlite3_reset(statement_.get());
   return {};
@@ -156,7 +156,7 @@ Result<RowsInserter> RowsInserter::prepare(const Database& database, const std::
 }
 
 Result<void> RowsInserter::operator()(std::span<const std::optional<uint64_t>> values) {
-  CHECK(values.size() % static_cast<size_t>(source_->columns) == 0);
+  ASSERT(values.size() % static_cast<size_t>(source_->columns) == 0);
   if (values.empty()) return {};
   source_->values = values;
   const int result = sqlite3_step(statement_.get());

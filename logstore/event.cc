@@ -1,6 +1,6 @@
 #include "logstore/event.h"
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "logstore/rows.h"
 
 namespace redrive {
@@ -98,8 +98,8 @@ Call call_of(const Event& event, bool first_write) {
 
 void encode_write(const MemoryWrite& write, const Call& call, RowWriter& out) {
   using Kind = MemoryWrite::Kind;
-  CHECK(write.length >> 62 == 0);
-  CHECK(write.data.size() == (write.kind == Kind::data ? write.length : 0));
+  ASSERT(write.length >> 62 == 0);
+  ASSERT(write.data.size() == (write.kind == Kind::data ? write.length : 0));
   const bool second = write.kind == Kind::message || write.kind == Kind::beyond_end;
   out.near((write.changes_pages() ? kChangesPages : 0) | write.length << 1 | (second ? 1 : 0), call.result << 1);
   out.near(write.address, call.buffer);
@@ -196,8 +196,8 @@ constexpr uint64_t kMostOffset = uint64_t{1} << 62;  // off_t, and sums of two o
 
 void encode_change(const ObjectChange& change, RowWriter& out) {
   using Kind = ObjectChange::Kind;
-  CHECK(change.data.size() == (change.kind == Kind::data ? change.length : 0));
-  CHECK(change.offset < kMostOffset && change.length < kMostOffset);
+  ASSERT(change.data.size() == (change.kind == Kind::data ? change.length : 0));
+  ASSERT(change.offset < kMostOffset && change.length < kMostOffset);
   out.u(static_cast<uint64_t>(change.kind));
   out.u(change.object);
   out.u(change.offset);
@@ -251,7 +251,7 @@ void encode_rare(const Event& event, RowWriter& out) {
     for (const auto& change : event.changes) encode_change(change, out);
   }
   if (!event.child_writes.empty()) encode_writes(event.child_writes, Event(), out);
-  CHECK(event.cycle >= 1 && event.cycle <= kLongestCycle);
+  ASSERT(event.cycle >= 1 && event.cycle <= kLongestCycle);
   if (event.cycle != 1) out.u(event.cycle);
 }
 

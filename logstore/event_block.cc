@@ -1,6 +1,6 @@
 #include "logstore/event_block.h"
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 
@@ -45,7 +45,7 @@ void EventBlock::rewind() {
 }
 
 bool EventBlock::next(Event& event) {
-  CHECK(!at_end());
+  ASSERT(!at_end());
   if (!(has_rows() ? decode(rows_, event) : decode(decoder_, event))) return false;
   event.time = has_times() ? times_.next() : EventTime{};
   if (!times_.ok() || !decoder_.ok()) return false;

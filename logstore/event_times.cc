@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 namespace {
@@ -15,7 +15,7 @@ constexpr uint64_t kLatestStamp = UINT64_MAX / kStampUnit_ns;
 }  // namespace
 
 void TimesWriter::add(const EventTime& time) {
-  CHECK(time.from_ns <= time.to_ns);
+  ASSERT(time.from_ns <= time.to_ns);
   Run next{0, 0, 1};
   if (time.known()) {
     since_ns_ = std::max(since_ns_, time.from_ns);

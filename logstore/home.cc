@@ -14,12 +14,12 @@ std::string environment(const char* variable) {
   return value ? value : "";
 }
 
+}  // namespace
+
 bool is_directory(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::is_directory(path, ignored);
 }
-
-}  // namespace
 
 std::string home_for(const HomeNames& names) {
   if (auto own = environment(names.own); !own.empty()) return own;

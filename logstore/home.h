@@ -23,6 +23,8 @@ inline constexpr HomeNames kCacheHome{"REDRIVE_CACHE_DIR", "XDG_CACHE_HOME", ".c
 // Empty if there is no such place: HOME is not set, and the user has no home directory.
 std::string home_for(const HomeNames& names);
 
+bool is_directory(const std::string& path);  // false also if it cannot be looked at
+
 // The error for an empty trace_home().
 Error no_trace_home();
 // Until the lock is closed, nobody else can make a trace with a name that new_trace_directory() has returned. Hold it

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "logstore/image_file.h"
 
 namespace redrive {
@@ -15,7 +15,7 @@ Result<TraceWriter::ImageStats> ImagePublisher::write(UnitId unit, IntervalIndex
   std::vector<Image::Page> list;
   storage_failed = false;
   const AddPages add = [&](uint32_t process, Address address, std::span<const uint8_t> run) -> Result<void> {
-    CHECK(run.size() % kPageSize == 0);
+    ASSERT(run.size() % kPageSize == 0);
     pages_.expect(2 * (sizes_sum_ + list.size() + run.size() / kPageSize));
     for (size_t at = 0; at < run.size(); at += kPageSize) {
       const uint8_t* page = run.data() + at;

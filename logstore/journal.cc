@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "logstore/fields.h"
 
 namespace redrive {

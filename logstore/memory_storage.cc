@@ -54,7 +54,7 @@ void MemoryStorage::lose_unsynced(bool keep_sizes) {
 
 Bytes& MemoryStorage::bytes(const std::string& path) {
   const Lock lock(mutex_);
-  CHECK(files_.contains(path));
+  ASSERT(files_.contains(path));
   return files_[path]->data;
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "logstore/hash.h"
 
 namespace redrive {
@@ -73,7 +73,7 @@ void PageStoreWriter::end_record() {
 
 Result<void> PageStoreWriter::write() {
   end_record();
-  CHECK(writer_.items() == next_id_);
+  ASSERT(writer_.items() == next_id_);
   return writer_.write();
 }
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <new>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "logstore/hash.h"
 
 namespace redrive {
@@ -104,8 +104,8 @@ Error damage(const std::string& file, uint64_t offset, const std::string& what) 
 }
 
 Compressor::Compressor(int level) : context_(ZSTD_createCCtx(), ZSTD_freeCCtx) {
-  CHECK(context_ != nullptr);
-  CHECK(!ZSTD_isError(ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, level)));
+  ASSERT(context_ != nullptr);
+  ASSERT(!ZSTD_isError(ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, level)));
 }
 
 size_t Compressor::pack(std::span<const uint8_t> from, std::span<uint8_t> to) {
@@ -128,8 +128,8 @@ RecordWriter::RecordWriter(Storage& storage, std::string path, FileKind kind, ui
 }
 
 void RecordWriter::add(RecordType type, std::span<const uint8_t> payload, uint32_t items, Compressor* compressor) {
-  CHECK(payload.size() <= UINT32_MAX);
-  CHECK(items > 0);
+  ASSERT(payload.size() <= UINT32_MAX);
+  ASSERT(items > 0);
   const size_t start = buffer_.size();
   buffer_.resize(start + kRecordHeaderSize + payload.size());
   const auto body = std::span(buffer_).subspan(start + kRecordHeaderSize);
@@ -270,7 +270,7 @@ Result<std::unique_ptr<RecordFile>> RecordFile::open(Storage& storage, const std
     if (!lost) return preamble.error();
     return out;
   }
-  CHECK(tail != Tail::ignored || size);
+  ASSERT(tail != Tail::ignored || size);
   TRY(out->scan(tail, tail == Tail::ignored ? std::min(found, *size) : found, size.value_or(0)));
   const bool wrong_size = size && (tail == Tail::whole ? found != *size : found < *size);
   if (wrong_size && !out->damaged_) {

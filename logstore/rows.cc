@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 namespace {
@@ -60,7 +60,7 @@ void RowWriter::note(uint64_t key, uint32_t model) {
 }
 
 void RowWriter::begin(uint64_t place, uint64_t likeness) {
-  CHECK(!model_);
+  ASSERT(!model_);
   uint32_t model = find(place);
   copied_ = model == 0 || place_of_[model] != place;
   if (!copied_) {
@@ -80,7 +80,7 @@ void RowWriter::begin(uint64_t place, uint64_t likeness) {
 }
 
 void RowWriter::end() {
-  CHECK(model_);
+  ASSERT(model_);
   const Use use = copied_ ? kCopied : changed_ == model_->changed ? kAsBefore : kOtherwise;
   columns_[rows::kModels].u(choice_ + use);
   if (use != kAsBefore) columns_[rows::kChanges].u(changed_);
@@ -95,7 +95,7 @@ size_t RowWriter::size() const {
 }
 
 Bytes RowWriter::block() const {
-  CHECK(!model_);
+  ASSERT(!model_);
   Encoder out;
   for (const Encoder& column : columns_) out.u(column.size());
   for (const Encoder& column : columns_) out.raw(column.data().data(), column.size());
@@ -103,7 +103,7 @@ Bytes RowWriter::block() const {
 }
 
 void RowWriter::clear() {
-  CHECK(!model_);
+  ASSERT(!model_);
   for (Encoder& column : columns_) column.clear();
   series_ = {};
   models_.clear();

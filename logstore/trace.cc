@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "logstore/block_sums.h"
 #include "logstore/file_store.h"
 #include "logstore/hash.h"
@@ -403,7 +403,7 @@ Result<void> Trace::read_pages(std::vector<Image::Page> pages, const VisitPages&
         pages.begin(), pages.end(), [&](const Image::Page& page) { return page.page_id >> kPageBits == index; });
     std::vector<Image::Page> rest(others, pages.end());
     pages.erase(others, pages.end());
-    CHECK(index < state_->volumes.size());
+    ASSERT(index < state_->volumes.size());
     const Volume& volume = *state_->volumes[index];
     ASSIGN_OR_RETURN(const PageStore* store, volume.page_store());
     if (!store) return damage(volume.files.pages(), 0, fmt::format("page {} is missing", pages[0].page_id));

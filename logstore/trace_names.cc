@@ -18,11 +18,6 @@ namespace {
 
 constexpr char kLatest[] = "latest";
 
-bool is_directory(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored);
-}
-
 bool is_trace(const std::string& path) {
   const TraceFiles files{path};
   return disk().exists(files.journal()) || disk().exists(files.volumes());

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "base/mutex.h"
 #include "logstore/file_store.h"
 #include "logstore/trace.h"
@@ -81,7 +81,7 @@ struct TraceWriter::State {
   void mention(VolumeWriter& volume, uint64_t file) {
     if (file == 0 || !numbered || !volume.first_mention(file)) return;
     const auto record = file_records.find(file);
-    CHECK(record != file_records.end());
+    ASSERT(record != file_records.end());
     volume.note(record->second);
   }
 
@@ -379,7 +379,7 @@ bool TraceWriter::is_in_volume(VolumeNumber number, EventRef event) const {
 }
 
 void TraceWriter::close_volume(VolumeNumber number) {
-  CHECK(number != state_->current);
+  ASSERT(number != state_->current);
   state_->hand_over();
   state_->volume(number).close();
 }
@@ -387,7 +387,7 @@ void TraceWriter::close_volume(VolumeNumber number) {
 Result<void> TraceWriter::finish_volume(VolumeNumber number, const RecordingEnd& end) {
   TRY(state_->first_error.outcome());
   VolumeWriter& volume = state_->volume(number);
-  CHECK(volume.is_closed());
+  ASSERT(volume.is_closed());
   auto finished = volume.finish(end);
   state_->first_error.keep(finished);
   return finished;
@@ -399,7 +399,7 @@ Result<void> TraceWriter::remove_volume(VolumeNumber number) {
     const Lock holding(state_->mutex);
     volume = state_->volumes.extract(number).mapped();
   }
-  CHECK(volume->is_finished());
+  ASSERT(volume->is_finished());
   state_->removed_bytes += volume->bytes();
   const std::string directory = volume->files().directory, leaving = directory + kRemoving;
   TRY(state_->storage.rename(directory, leaving));

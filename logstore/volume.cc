@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "logstore/file_store.h"
 #include "logstore/image_file.h"
 
@@ -64,7 +64,7 @@ Result<void> EventSegment::for_each(EventIndex first, EventIndex last,
   for (EventIndex at = first; at < end;) {
     uint64_t item = item_of_0_ + at;
     const RecordHeader* record = file_.find(item);
-    CHECK(record != nullptr);
+    ASSERT(record != nullptr);
     ASSIGN_OR_RETURN(const bool more, visit_block(*record, item, item_of_0_ + end, visited, visit));
     if (!more) return {};
     at = item - item_of_0_;

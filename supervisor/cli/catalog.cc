@@ -11,9 +11,9 @@ namespace redrive {
 
 namespace {
 
-constexpr CommandText kText{"catalog", "redrive catalog [TRACE]", "make a database for queries, and print its path",
-                            "Query it with sqlite3: sqlite3 \"$(redrive catalog)\" 'SELECT * FROM units'\n",
-                            kTraceWord};
+constexpr CommandText kCatalogText{
+    "catalog", "redrive catalog [TRACE]", "make a database for queries, and print its path",
+    "Query it with sqlite3: sqlite3 \"$(redrive catalog)\" 'SELECT * FROM units'\n", kTraceWord};
 
 class CatalogCommand : public CommandWith<CatalogOptions> {
  public:
@@ -37,6 +37,6 @@ class CatalogCommand : public CommandWith<CatalogOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_catalog_command() { return std::make_unique<CatalogCommand>(kText); }
+std::unique_ptr<Command> make_catalog_command() { return std::make_unique<CatalogCommand>(kCatalogText); }
 
 }  // namespace redrive

@@ -85,8 +85,8 @@ Result<int> check(const CheckOptions& options) {
   return Error{fmt::format("{}: {} damaged", directory, counted(damage.size(), "place")), Status::damaged};
 }
 
-constexpr CommandText kText{"check", "redrive check [--json] [TRACE] | --host",
-                            "verify every byte of a trace, or check whether this host can record", "", kTraceWord};
+constexpr CommandText kCheckText{"check", "redrive check [--json] [TRACE] | --host",
+                                 "verify every byte of a trace, or check whether this host can record", "", kTraceWord};
 
 class CheckCommand : public CommandWith<CheckOptions> {
  public:
@@ -113,6 +113,6 @@ class CheckCommand : public CommandWith<CheckOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_check_command() { return std::make_unique<CheckCommand>(kText); }
+std::unique_ptr<Command> make_check_command() { return std::make_unique<CheckCommand>(kCheckText); }
 
 }  // namespace redrive

@@ -24,7 +24,7 @@ Result<int> take(const SessionName& session) {
   return 0;
 }
 
-constexpr CommandText kText{
+constexpr CommandText kCheckpointText{
     "checkpoint",
     "redrive checkpoint NAME | -o DIR [--format F | --live] [--file-pages] [--jobs N] [--interception TIER] [--json] "
     "[TRACE] UNIT:I | UNIT@EVENT | --break UNIT@EVENT ...",
@@ -106,6 +106,6 @@ class CheckpointCommand : public CommandWith<CheckpointOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_checkpoint_command() { return std::make_unique<CheckpointCommand>(kText); }
+std::unique_ptr<Command> make_checkpoint_command() { return std::make_unique<CheckpointCommand>(kCheckpointText); }
 
 }  // namespace redrive

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "base/text.h"
 
 namespace redrive {
@@ -29,7 +29,7 @@ std::string pad(const std::string& text, size_t to, bool right, bool last) {
 }  // namespace
 
 void Columns::add(std::vector<std::string> row) {
-  CHECK(row.size() == headings_.size());
+  ASSERT(row.size() == headings_.size());
   for (std::string& cell : row) cell = printable(cell);
   rows_.push_back(std::move(row));
 }

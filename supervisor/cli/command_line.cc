@@ -9,7 +9,7 @@
 #include <deque>
 #include <map>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/completion.h"
 
@@ -140,7 +140,7 @@ Result<std::unique_ptr<Command>> Parser::parse(std::vector<std::string> words) {
   } catch (const CLI::ParseError& error) {
     return usage_error(name, error.what());
   }
-  CHECK(entry != entries_.end());
+  ASSERT(entry != entries_.end());
   TRY(entry->command->finish(entry->arguments));
   return std::move(entry->command);
 }

@@ -82,7 +82,7 @@ Json event_json(UnitId unit, IntervalIndex interval, EventIndex index, const Eve
 }
 
 // From which events to which, since the epoch.
-struct Window {
+struct TimeWindow {
   std::optional<int64_t> since_ns, until_ns;
   bool limited() const { return since_ns || until_ns; }
   bool holds(const std::optional<WallTime>& time) const {
@@ -100,7 +100,7 @@ struct Window {
 // Prints events as they are read, because a trace may be larger than memory.
 class Dumper {
  public:
-  Dumper(const Trace& trace, const DumpOptions& options, const Window& window)
+  Dumper(const Trace& trace, const DumpOptions& options, const TimeWindow& window)
       : trace_(trace),
         json_(options.json),
         times_(options.times || window.limited()),
@@ -156,7 +156,7 @@ class Dumper {
 
   const Trace& trace_;
   const bool json_, times_, utc_;
-  const Window window_;
+  const TimeWindow window_;
   bool any_ = false;
 };
 
@@ -187,8 +187,8 @@ Result<std::vector<Selection>> selections(const Trace& trace, const std::optiona
   return out;
 }
 
-Result<Window> window_of(const Trace& trace, const DumpOptions& options) {
-  Window window;
+Result<TimeWindow> window_of(const Trace& trace, const DumpOptions& options) {
+  TimeWindow window;
   if (!options.since && !options.until && !options.times) return window;
   ASSIGN_OR_RETURN(const RecordedSpan span, recorded_span(trace));
   if (options.since) {
@@ -205,7 +205,7 @@ Result<int> dump(const DumpOptions& given) {
   ASSIGN_OR_RETURN(const std::string directory, find_trace(options.trace));
   ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
   ASSIGN_OR_RETURN(const std::vector<Selection> wanted, selections(*trace, options.what));
-  ASSIGN_OR_RETURN(const Window window, window_of(*trace, options));
+  ASSIGN_OR_RETURN(const TimeWindow window, window_of(*trace, options));
   Dumper dumper(*trace, options, window);
   dumper.begin();
   for (const auto& selection : wanted) TRY(dumper.dump(selection));
@@ -213,7 +213,7 @@ Result<int> dump(const DumpOptions& given) {
   return 0;
 }
 
-constexpr CommandText kText{
+constexpr CommandText kDumpText{
     "dump", "redrive dump [--times] [--since T] [--until T] [--utc] [--json] [TRACE] [UNIT[:I[-J]]]",
     "print the recorded events",
     "A single word is a TRACE if a trace with that name exists, and otherwise a UNIT of the latest trace.\n",
@@ -248,6 +248,6 @@ class DumpCommand : public CommandWith<DumpOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_dump_command() { return std::make_unique<DumpCommand>(kText); }
+std::unique_ptr<Command> make_dump_command() { return std::make_unique<DumpCommand>(kDumpText); }
 
 }  // namespace redrive

@@ -40,7 +40,7 @@ struct Subject {
 struct Row {
   const PolicyInfo* policy = nullptr;
   PolicyParameters parameters;
-  Placement placement;
+  CheckpointPlacement placement;
   uint64_t different = 0;  // receives and births that were decided differently when recording
   uint64_t checkpoints = 0, forced_checkpoints = 0;
   Logged logged;
@@ -49,7 +49,6 @@ struct Row {
   std::optional<StoredSetCosts> stored_sets;
 };
 
-double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 uint64_t nanoseconds(double s) { return static_cast<uint64_t>(s * 1e9); }
 
 double share(uint64_t part, uint64_t whole) {
@@ -238,7 +237,7 @@ class Sweep {
     row_.placement.seed = options.seed;
     row_.placement.recorded =
         !options.synthetic && options.checkpoint_period_s.empty() && options.skew_s.empty() && !options.clock;
-    row_.placement.clock = options.clock.value_or(Clock::cpu);
+    row_.placement.clock = options.clock.value_or(PlacementClock::cpu);
   }
 
   Result<std::vector<Row>> run() {
@@ -426,7 +425,7 @@ Result<int> evaluate(const EvaluateOptions& options) {
   return 0;
 }
 
-constexpr CommandText kText{
+constexpr CommandText kEvaluateText{
     "evaluate",
     "redrive evaluate [--policy P,...] [--critical-path C,...] [--checkpoint-period T,...] [--skew S,...] [--clock C] "
     "[--set-bound N,...] [--multiplicity M,...] [--approximate] [--cores J,...] [--schedule S] [--measure] "
@@ -471,7 +470,7 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
         "--clock", "C",
         "place checkpoints by each unit's CPU time (cpu), or by the time that would elapse for all if each "
         "unit had a processor of its own and waited for messages only (real)",
-        clock_names(), [&o](const std::string& text) { o.clock = named<Clock>(clock_names(), text); });
+        clock_names(), [&o](const std::string& text) { o.clock = named<PlacementClock>(clock_names(), text); });
     numbers("--set-bound", "N,...", "replay-set: largest number of intervals in a replay set (16)", o.set_bound);
     numbers("--multiplicity", "M,...", "critical-path-multiplicity: largest number of intervals of one unit (2)",
             o.multiplicity);
@@ -537,6 +536,6 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_evaluate_command() { return std::make_unique<EvaluateCommand>(kText); }
+std::unique_ptr<Command> make_evaluate_command() { return std::make_unique<EvaluateCommand>(kEvaluateText); }
 
 }  // namespace redrive

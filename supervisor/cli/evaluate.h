@@ -20,7 +20,7 @@ struct EvaluateOptions {
   std::vector<std::string> policies;          // empty: all
   std::vector<double> critical_path_s, checkpoint_period_s, skew_s;
   std::vector<uint32_t> set_bound, multiplicity, cores;
-  std::optional<Clock> clock;  // if checkpoints are placed anew; none: by CPU time
+  std::optional<PlacementClock> clock;  // if checkpoints are placed anew; none: by CPU time
   ScheduleKind schedule = ScheduleKind::list;
   bool approximate = false;
   bool measure = false;      // re-drive every interval of the trace

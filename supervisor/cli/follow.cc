@@ -24,7 +24,7 @@ struct UnitRates {
   uint64_t events = 0, served_calls = 0, stopped_calls = 0;
   bool is_new = false;  // since the look before
 };
-struct Report {
+struct ActivityReport {
   double seconds = 0;
   std::vector<UnitRates> units;
   std::vector<TalkActivity> talks;  // messages and bytes since the look before; none without any
@@ -35,8 +35,8 @@ struct Report {
 // A unit's counts fall when two units become one.
 uint64_t grown(uint64_t before, uint64_t now) { return now - std::min(before, now); }
 
-Report report_of(const SessionActivity& before, const SessionActivity& now) {
-  Report report;
+ActivityReport report_of(const SessionActivity& before, const SessionActivity& now) {
+  ActivityReport report;
   report.seconds = static_cast<double>(now.at_us - before.at_us) * 1e-6;
   std::map<uint32_t, const UnitActivity*> units;
   for (const auto& unit : before.units) units[unit.unit] = &unit;
@@ -57,7 +57,7 @@ Report report_of(const SessionActivity& before, const SessionActivity& now) {
   return report;
 }
 
-void print_as_json(const Report& report) {
+void print_as_json(const ActivityReport& report) {
   Json units = Json::array(), talks = Json::array();
   for (const auto& unit : report.units) {
     units.push_back({{"unit", unit.now.unit},
@@ -79,7 +79,7 @@ void print_as_json(const Report& report) {
   print_json({{"seconds", report.seconds}, {"units", units}, {"talks", talks}});
 }
 
-void print_as_text(const Report& report) {
+void print_as_text(const ActivityReport& report) {
   const auto rate = [&](uint64_t count) { return fmt::format("{:.0f}", report.per_second(count)); };
   std::map<uint32_t, std::string> names;
   Columns units({"UNIT", "PROGRAM", ">PID", ">INTERVAL", ">EVENTS/S", ">SERVED/S", ">STOPPED/S"});
@@ -113,7 +113,7 @@ Result<int> follow(const SessionName& session, const FollowOptions& options) {
     auto now = client.activity();
     // The session has ended, or its program has.
     if (!now) return shown == 0 && options.count ? Result<int>(now.error()) : Result<int>(0);
-    const Report report = report_of(before, *now);
+    const ActivityReport report = report_of(before, *now);
     options.json ? print_as_json(report) : print_as_text(report);
     std::fflush(stdout);
     before = std::move(*now);
@@ -121,7 +121,7 @@ Result<int> follow(const SessionName& session, const FollowOptions& options) {
   return 0;
 }
 
-constexpr CommandText kText{
+constexpr CommandText kFollowText{
     "follow", "redrive follow [--json] [--every D] [--count N] NAME", "show what a session records while it does",
     "Reports, every second, how many events each unit makes, how many of its system calls are served in process and "
     "how\n"
@@ -146,6 +146,6 @@ class FollowCommand : public SessionCommand<FollowOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_follow_command() { return std::make_unique<FollowCommand>(kText); }
+std::unique_ptr<Command> make_follow_command() { return std::make_unique<FollowCommand>(kFollowText); }
 
 }  // namespace redrive

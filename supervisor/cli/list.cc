@@ -330,7 +330,7 @@ Result<int> list(const ListOptions& options) {
   return 0;
 }
 
-constexpr CommandText kText{
+constexpr CommandText kListText{
     "ls",
     "redrive ls [-n N] [--since TIME] [--failed] [--utc] [--json] [PATTERN] | "
     "[--times] [--utc] [--json] TRACE | --at T [--utc] [--json] [TRACE] | --checkpoints [--json] [TRACE]",
@@ -377,6 +377,6 @@ class ListCommand : public CommandWith<ListOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_list_command() { return std::make_unique<ListCommand>(kText); }
+std::unique_ptr<Command> make_list_command() { return std::make_unique<ListCommand>(kListText); }
 
 }  // namespace redrive

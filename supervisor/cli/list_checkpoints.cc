@@ -41,7 +41,7 @@ class Contents {
   uint32_t images_ = 0;
 };
 
-struct Checkpoint {
+struct ListedCheckpoint {
   IntervalRecord interval;
   size_t processes = 0, threads = 0;  // of an image
   uint64_t bytes = 0;                 // of its pages
@@ -69,7 +69,7 @@ Result<int> list_checkpoints(const Trace& trace, bool json) {
     contents.add(image);
     return {};
   }));
-  std::vector<Checkpoint> checkpoints;
+  std::vector<ListedCheckpoint> checkpoints;
   TRY(for_each_image(trace, [&](const IntervalRecord& interval, const Image& image) -> Result<void> {
     ASSIGN_OR_RETURN(const UnitState state, read_state(image.header, interval.unit, interval.interval));
     const auto alone = std::count_if(image.pages.begin(), image.pages.end(),
@@ -82,13 +82,13 @@ Result<int> list_checkpoints(const Trace& trace, bool json) {
 
   const uint64_t stored = stored_image_bytes(trace);
   uint64_t bytes = 0, intervals = 0;
-  for (const Checkpoint& each : checkpoints) bytes += each.bytes;
+  for (const ListedCheckpoint& each : checkpoints) bytes += each.bytes;
   for (const UnitRecord& unit : trace.units()) intervals += trace.intervals(unit.unit).size();
   const uint64_t without = intervals - checkpoints.size();
   const uint64_t distinct = contents.distinct() * kPageSize;
   if (json) {
     Json list = Json::array();
-    for (const Checkpoint& each : checkpoints) {
+    for (const ListedCheckpoint& each : checkpoints) {
       list.push_back({{"unit", each.interval.unit},
                       {"name", trace.unit_name(each.interval.unit)},
                       {"interval", each.interval.interval},
@@ -109,7 +109,7 @@ Result<int> list_checkpoints(const Trace& trace, bool json) {
   }
   Columns columns(
       {">UNIT", "NAME", ">INTERVAL", "CHECKPOINT", ">BEFORE EVENT", ">PROCESSES", ">THREADS", ">PAGES", ">SHARED"});
-  for (const Checkpoint& each : checkpoints) {
+  for (const ListedCheckpoint& each : checkpoints) {
     columns.add({fmt::format("{}", each.interval.unit), trace.unit_name(each.interval.unit),
                  fmt::format("{}", each.interval.interval), name(each.interval.kind),
                  fmt::format("{}", each.interval.first_event), fmt::format("{}", each.processes),

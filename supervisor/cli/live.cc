@@ -12,7 +12,7 @@
 namespace redrive {
 namespace {
 
-constexpr CommandText kText{
+constexpr CommandText kLiveText{
     "live",
     "redrive live [--files F] [--stopped] [--jobs N] [--interception TIER] [TRACE] UNIT:I | UNIT@EVENT | "
     "--break UNIT@EVENT ... | --deliver UNIT@EVENT=SENDER",
@@ -108,6 +108,6 @@ class LiveCommand : public CommandWith<LiveOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_live_command() { return std::make_unique<LiveCommand>(kText); }
+std::unique_ptr<Command> make_live_command() { return std::make_unique<LiveCommand>(kLiveText); }
 
 }  // namespace redrive

@@ -23,8 +23,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
-
 // At the pace at which replays were measured, if they were.
 PredictedReplay predicted(const Plan& plan, const Trace& trace, int jobs) {
   ReplayCosts costs = costs_of(trace, static_cast<uint32_t>(jobs));
@@ -176,7 +174,7 @@ Result<int> show_plan(const PlanOptions& options) {
   ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(*trace));
   ASSIGN_OR_RETURN(const PlanResult result, graph.plan(selection.unit, selection.first, options.until));
   if (!result.plan) {
-    CHECK(result.error.has_value());
+    ASSERT(result.error.has_value());
     return Error{
         fmt::format("{}:{} cannot be re-driven: {}", options.what.unit, selection.first, describe(*result.error))};
   }
@@ -189,7 +187,7 @@ Result<int> show_plan(const PlanOptions& options) {
   return 0;
 }
 
-constexpr CommandText kText{
+constexpr CommandText kPlanText{
     "plan", "redrive plan [--jobs N] [--until EVENT] [--json] [TRACE] UNIT:I | --break UNIT@EVENT ... [TRACE]",
     "show what a replay would have to execute, and how long it would take", "", kTraceAndUnitWords};
 
@@ -229,6 +227,6 @@ class PlanCommand : public CommandWith<PlanOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_plan_command() { return std::make_unique<PlanCommand>(kText); }
+std::unique_ptr<Command> make_plan_command() { return std::make_unique<PlanCommand>(kPlanText); }
 
 }  // namespace redrive

@@ -92,7 +92,7 @@ Result<Missing> choose(const Trace& trace, const std::set<Checkpoint>& chosen, P
   }
   ASSIGN_OR_RETURN(Execution execution, read_execution(trace));
   keep_checkpoints(trace, chosen, execution);
-  Placement placement;
+  CheckpointPlacement placement;
   placement.forced = false;  // the intervals are the recorded ones
   placement.lengths_known = true;
   const Decided decided = decide(execution, policy, parameters, placement);
@@ -213,7 +213,7 @@ Result<int> prepare(const PrepareOptions& options) {
   return 0;
 }
 
-constexpr CommandText kText{
+constexpr CommandText kPrepareText{
     "prepare",
     "redrive prepare [--bound D] [--tuning RULE] [--policy P] [--set-bound N] [--multiplicity M] [--approximate] "
     "[--cores J] [--isolate UNIT,...] [--no-repair] [--require-bound] [--jobs N] [--interception TIER] [--json] "
@@ -265,6 +265,6 @@ class PrepareCommand : public CommandWith<PrepareOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_prepare_command() { return std::make_unique<PrepareCommand>(kText); }
+std::unique_ptr<Command> make_prepare_command() { return std::make_unique<PrepareCommand>(kPrepareText); }
 
 }  // namespace redrive

@@ -56,8 +56,8 @@ Result<int> list(const PsOptions& options) {
   return 0;
 }
 
-constexpr CommandText kText{"ps", "redrive ps [--json]", "list sessions",
-                            "Lists the caller's own sessions; root sees everybody's, as USER/NAME.\n", ""};
+constexpr CommandText kPsText{"ps", "redrive ps [--json]", "list sessions",
+                              "Lists the caller's own sessions; root sees everybody's, as USER/NAME.\n", ""};
 
 class PsCommand : public CommandWith<PsOptions> {
  public:
@@ -78,6 +78,6 @@ class PsCommand : public CommandWith<PsOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_ps_command() { return std::make_unique<PsCommand>(kText); }
+std::unique_ptr<Command> make_ps_command() { return std::make_unique<PsCommand>(kPsText); }
 
 }  // namespace redrive

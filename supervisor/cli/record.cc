@@ -289,19 +289,19 @@ void go_on_behind(const LeftBehind& left, const std::string& directory) {
 }
 
 // What is recorded: a program that is run, or a process that runs already.
-struct Subject {
+struct Recorded {
   std::string program;  // its path
   std::vector<std::string> command;
 };
 
-Result<Subject> subject_of(const RecordOptions& options) {
+Result<Recorded> recorded_of(const RecordOptions& options) {
   if (options.pid) {
     std::istringstream words(command_of(options.pid));
     const std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
-    return Subject{command.empty() ? std::string() : command.front(), command};
+    return Recorded{command.empty() ? std::string() : command.front(), command};
   }
   ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
-  return Subject{program, options.command};
+  return Recorded{program, options.command};
 }
 
 // Nothing was recorded.
@@ -324,7 +324,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
   // and freed in another leaves gaps in all of them, and a recording that goes on for hours would grow.
   constexpr int kArenas = 2;
   if (options.keeps_window()) mallopt(M_ARENA_MAX, kArenas);
-  ASSIGN_OR_RETURN(const Subject subject, subject_of(options));
+  ASSIGN_OR_RETURN(const Recorded subject, recorded_of(options));
   const std::string& program = subject.program;
   ASSIGN_OR_RETURN(const PolicyInfo* info, find_policy(options.policy));
   ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options, *info));
@@ -454,7 +454,7 @@ Result<int> record_behind_front(const RecordOptions& options) {
   return ended ? *ended : record(options, output);
 }
 
-constexpr CommandText kText{
+constexpr CommandText kRecordText{
     "record",
     "redrive record [-o DIR] [--bound D | --virtual] [--tuning RULE] [--policy P] [--critical-path C] "
     "[--checkpoint-period T] [--checkpoint-engine E] [--placement P] [--set-bound N] [--multiplicity M] "
@@ -603,6 +603,6 @@ class RecordCommand : public CommandWith<RecordOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_record_command() { return std::make_unique<RecordCommand>(kText); }
+std::unique_ptr<Command> make_record_command() { return std::make_unique<RecordCommand>(kRecordText); }
 
 }  // namespace redrive

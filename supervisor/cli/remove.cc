@@ -131,9 +131,9 @@ Result<int> remove(const RemoveOptions& options) {
   return 0;
 }
 
-constexpr CommandText kText{"rm", "redrive rm TRACE ...", "remove traces",
-                            "If one of the arguments is not a trace, nothing is removed.\n",
-                            "TRACE: a directory, or a name from 'redrive ls'\n"};
+constexpr CommandText kRemoveText{"rm", "redrive rm TRACE ...", "remove traces",
+                                  "If one of the arguments is not a trace, nothing is removed.\n",
+                                  "TRACE: a directory, or a name from 'redrive ls'\n"};
 
 class RemoveCommand : public CommandWith<RemoveOptions> {
  public:
@@ -152,6 +152,6 @@ class RemoveCommand : public CommandWith<RemoveOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_remove_command() { return std::make_unique<RemoveCommand>(kText); }
+std::unique_ptr<Command> make_remove_command() { return std::make_unique<RemoveCommand>(kRemoveText); }
 
 }  // namespace redrive

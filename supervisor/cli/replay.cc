@@ -33,7 +33,7 @@ struct Request {
   IntervalIndex interval = 0;
 };
 
-struct Report {
+struct IntervalReport {
   Request request;
   size_t replay_set_size = 0;
   double seconds = 0;
@@ -50,9 +50,9 @@ struct Work {
 };
 
 // Re-drives one interval with everything that it needs, using one thread for each interval of the set.
-Report redrive_interval(const Work& work, const Request& request) {
+IntervalReport redrive_interval(const Work& work, const Request& request) {
   const auto started = std::chrono::steady_clock::now();
-  Report report{request, 0, 0, false, {}, std::nullopt, std::nullopt, {}};
+  IntervalReport report{request, 0, 0, false, {}, std::nullopt, std::nullopt, {}};
   // --all means everything that exists, and nothing exists of this interval.
   const bool reachable = work.set.graph.rdg().units.at(request.unit)[request.interval].reachable;
   if (work.options.all && !reachable) {
@@ -94,11 +94,11 @@ Report redrive_interval(const Work& work, const Request& request) {
   return report;
 }
 
-// Re-drives all intervals of the trace together. `arrivals`: as in a Report, but of all intervals.
-Result<std::vector<Report>> redrive_whole(const Work& work, const std::function<void()>& advance,
-                                          std::vector<uint64_t>& arrivals) {
+// Re-drives all intervals of the trace together. `arrivals`: as in a IntervalReport, but of all intervals.
+Result<std::vector<IntervalReport>> redrive_whole(const Work& work, const std::function<void()>& advance,
+                                                  std::vector<uint64_t>& arrivals) {
   ASSIGN_OR_RETURN(WholeOutcome whole, redrive_once(work.set, work.options.verify, advance));
-  std::vector<Report> reports;
+  std::vector<IntervalReport> reports;
   for (auto& its : whole.intervals) {
     reports.push_back(
         {{its.unit, its.interval}, 1, its.seconds, its.verified, its.unverified, its.divergence, its.error, {}});
@@ -114,12 +114,12 @@ bool ends_in_known_state(const Trace& trace, const Rdg& graph, const Request& re
 }
 
 // Whether it took longer than the trace's bound. The bound does not apply to intervals that are re-driven all together.
-bool is_late(const Trace& trace, const ReplayOptions& options, const Report& report) {
+bool is_late(const Trace& trace, const ReplayOptions& options, const IntervalReport& report) {
   const Settings& settings = trace.settings();
   return !options.once && !report.error && settings.keeps_bound() && report.seconds > settings.bound_s;
 }
 
-void print_divergence(const Trace& trace, const Report& report) {
+void print_divergence(const Trace& trace, const IntervalReport& report) {
   const Divergence& d = *report.divergence;
   // Up to and including the event, unless it is in another interval of the replay set.
   const bool own = d.unit == report.request.unit && d.interval == report.request.interval;
@@ -127,7 +127,7 @@ void print_divergence(const Trace& trace, const Report& report) {
                    fmt::format("{}:{}{}", report.request.unit, report.request.interval, own ? "" : " --verify"));
 }
 
-Json to_json(const Trace& trace, const Rdg& graph, const Report& report, const ReplayOptions& options) {
+Json to_json(const Trace& trace, const Rdg& graph, const IntervalReport& report, const ReplayOptions& options) {
   Json out{{"unit", report.request.unit},
            {"name", trace.unit_name(report.request.unit)},
            {"interval", report.request.interval},
@@ -195,7 +195,7 @@ class Progress {
   size_t done_ GUARDED_BY(mutex_) = 0;
 };
 
-void print_table(const Trace& trace, const Rdg& graph, const std::vector<Report>& reports,
+void print_table(const Trace& trace, const Rdg& graph, const std::vector<IntervalReport>& reports,
                  const ReplayOptions& options) {
   const bool verify = options.verify && !options.until;
   fmt::print("{:<24} {:>8} {:>10} {:>9}  {}\n", "UNIT", "INTERVAL", "REPLAY SET", "SECONDS", "RESULT");
@@ -226,7 +226,7 @@ struct Summary {
   std::optional<Error> error;  // the first
 };
 
-Summary summarize(const Trace& trace, const Rdg& graph, const std::vector<Report>& reports,
+Summary summarize(const Trace& trace, const Rdg& graph, const std::vector<IntervalReport>& reports,
                   const ReplayOptions& options) {
   Summary summary;
   for (const auto& report : reports) {
@@ -282,7 +282,7 @@ Result<int> replay(const ReplayOptions& options) {
   const SetRun set{*trace, dependences, processors, tier.get(), options.total_order, engine.get()};
   const Work work{set, options};
   const double opening_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  std::vector<Report> reports;
+  std::vector<IntervalReport> reports;
   std::vector<uint64_t> arrivals;
   {
     Progress progress(options.progress && !options.json && !options.output, requests.size());
@@ -337,7 +337,7 @@ Result<int> replay(const ReplayOptions& options) {
   return static_cast<int>(summary.late ? kLate : Status::ok);
 }
 
-constexpr CommandText kText{
+constexpr CommandText kReplayText{
     "replay",
     "redrive replay [--verify] [--output] [--jobs N] [--until EVENT] [--total-order] [--interception TIER] "
     "[--restore-engine ENGINE] [--json] [TRACE] UNIT[:I[-J]] | --at T [--utc] [TRACE] [UNIT] | --all [--once | "
@@ -452,6 +452,6 @@ void say_if_recorded_on(const Trace& trace) {
   notice("{} is still being recorded; what has been written so far is re-driven", printable(trace.directory()));
 }
 
-std::unique_ptr<Command> make_replay_command() { return std::make_unique<ReplayCommand>(kText); }
+std::unique_ptr<Command> make_replay_command() { return std::make_unique<ReplayCommand>(kReplayText); }
 
 }  // namespace redrive

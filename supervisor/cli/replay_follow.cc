@@ -20,18 +20,19 @@ constexpr auto kLook = std::chrono::milliseconds(100);  // how often there may b
 constexpr int kShareOfOpening = 5;  // a growing trace is read again after so many times what that takes
 constexpr auto kMostReplays = std::chrono::seconds(1);  // of one look; then there may be newer intervals
 
-using Place = std::pair<UnitId, IntervalIndex>;
+using IntervalPlace = std::pair<UnitId, IntervalIndex>;
 
 // Intervals that end in an image, so that there is something to compare with, the latest of each unit first.
-std::vector<Place> comparable(const Trace& trace, const Rdg& graph, const std::set<Place>& done) {
-  std::vector<Place> found;
+std::vector<IntervalPlace> comparable(const Trace& trace, const Rdg& graph, const std::set<IntervalPlace>& done) {
+  std::vector<IntervalPlace> found;
   for (const auto& [unit, intervals] : graph.units) {
     for (IntervalIndex i = 0; i < intervals.size(); ++i) {
       const bool whole = intervals[i].reachable && ends_in_image(trace, graph, unit, i);
       if (whole && !done.contains({unit, i})) found.emplace_back(unit, i);
     }
   }
-  std::stable_sort(found.begin(), found.end(), [](const Place& a, const Place& b) { return a.second > b.second; });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const IntervalPlace& a, const IntervalPlace& b) { return a.second > b.second; });
   return found;
 }
 
@@ -42,7 +43,7 @@ Result<Followed> follow_recording(const std::string& directory, const ReplayOpti
   const std::vector<int> processors = usable_processors(options.jobs);
   const auto tier = options.in_process ? make_tier() : nullptr;
   Followed followed;
-  std::set<Place> done;
+  std::set<IntervalPlace> done;
   std::set<UnitId> diverged;
   for (;;) {
     const auto opening = Clock::now();

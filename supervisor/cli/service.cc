@@ -108,11 +108,12 @@ Result<int> disable(const ServiceOptions& options) {
   return 0;
 }
 
-constexpr CommandText kText{"service", "redrive service [--root DIR] enable UNIT [RECORD-OPTIONS] | disable UNIT",
-                            "have systemd start a service under redrive",
-                            "Writes or removes a drop-in of the unit. The service itself is not restarted. Its "
-                            "sessions have the unit's name.\n",
-                            "UNIT: a service of the system, such as nginx.service\n"};
+constexpr CommandText kServiceText{"service",
+                                   "redrive service [--root DIR] enable UNIT [RECORD-OPTIONS] | disable UNIT",
+                                   "have systemd start a service under redrive",
+                                   "Writes or removes a drop-in of the unit. The service itself is not restarted. Its "
+                                   "sessions have the unit's name.\n",
+                                   "UNIT: a service of the system, such as nginx.service\n"};
 
 class ServiceCommand : public CommandWith<ServiceOptions> {
  public:
@@ -165,6 +166,6 @@ class ServiceCommand : public CommandWith<ServiceOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_service_command() { return std::make_unique<ServiceCommand>(kText); }
+std::unique_ptr<Command> make_service_command() { return std::make_unique<ServiceCommand>(kServiceText); }
 
 }  // namespace redrive

@@ -23,12 +23,13 @@ Result<int> change(const SessionName& session, const SetOptions& options) {
   return 0;
 }
 
-constexpr CommandText kText{"set", "redrive set NAME [--bound D] [--keep W]", "change a session while it records",
-                            "All units take a checkpoint. Intervals that begin then keep the new bound; what earlier "
-                            "ones need for it is added\n"
-                            "when the recording ends, as far as record does that (--no-repair). Everything else is "
-                            "fixed when a session starts.\n",
-                            kSessionAndDurationWords};
+constexpr CommandText kSetText{
+    "set", "redrive set NAME [--bound D] [--keep W]", "change a session while it records",
+    "All units take a checkpoint. Intervals that begin then keep the new bound; what earlier "
+    "ones need for it is added\n"
+    "when the recording ends, as far as record does that (--no-repair). Everything else is "
+    "fixed when a session starts.\n",
+    kSessionAndDurationWords};
 
 class SetCommand : public SessionCommand<SetOptions> {
  public:
@@ -56,6 +57,6 @@ class SetCommand : public SessionCommand<SetOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_set_command() { return std::make_unique<SetCommand>(kText); }
+std::unique_ptr<Command> make_set_command() { return std::make_unique<SetCommand>(kSetText); }
 
 }  // namespace redrive

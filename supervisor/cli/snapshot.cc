@@ -46,7 +46,7 @@ Result<int> make_snapshot(const SnapshotOptions& options) {
   return 0;
 }
 
-constexpr CommandText kText{
+constexpr CommandText kSnapshotText{
     "snapshot", "redrive snapshot NAME|TRACE -o DIR [--no-repair]",
     "make a trace of what a recording with --keep holds",
     "The recording goes on. All units take a checkpoint, up to which the new trace goes; it needs nothing of the old "
@@ -79,6 +79,6 @@ class SnapshotCommand : public CommandWith<SnapshotOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_snapshot_command() { return std::make_unique<SnapshotCommand>(kText); }
+std::unique_ptr<Command> make_snapshot_command() { return std::make_unique<SnapshotCommand>(kSnapshotText); }
 
 }  // namespace redrive

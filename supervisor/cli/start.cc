@@ -60,7 +60,7 @@ bool is_child(pid_t process, pid_t parent) {
 }
 
 // Waits until the session answers. Fails if the recorder ends before that; it has said why.
-Result<int> wait_for(pid_t recorder, const StartOptions& options, const std::string& output) {
+Result<int> wait_for_session(pid_t recorder, const StartOptions& options, const std::string& output) {
   const SessionClient session({geteuid(), options.name});
   const auto end = std::chrono::steady_clock::now() + kLongestStart;
   while (std::chrono::steady_clock::now() < end) {
@@ -100,10 +100,10 @@ Result<int> start(const StartOptions& options) {
   const pid_t recorder = fork();
   if (recorder < 0) return errno_error("cannot fork");
   if (recorder == 0) become(arguments.data(), null.get());
-  return wait_for(recorder, options, output);
+  return wait_for_session(recorder, options, output);
 }
 
-constexpr CommandText kText{
+constexpr CommandText kStartText{
     "start", "redrive start [--output FILE] NAME [RECORD-OPTIONS] [--] CMD ...",
     "record a command in the background, as a session",
     "The options after NAME are those of redrive record. The session belongs to the caller; 'redrive ps' lists it, "
@@ -150,6 +150,6 @@ class StartCommand : public CommandWith<StartOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_start_command() { return std::make_unique<StartCommand>(kText); }
+std::unique_ptr<Command> make_start_command() { return std::make_unique<StartCommand>(kStartText); }
 
 }  // namespace redrive

@@ -287,7 +287,7 @@ void print_stats_json(const Trace& trace, const Stats& stats) {
   print_json(out);
 }
 
-std::string share(uint64_t part, uint64_t whole) {
+std::string percentage(uint64_t part, uint64_t whole) {
   return whole == 0 ? "-" : fmt::format("{:.1f} %", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
@@ -327,11 +327,11 @@ void print_summary(const Trace& trace, const Stats& stats) {
   line("sent", fmt::format("{} ({})", counted(stats.sent.messages, "message"), format_size(stats.sent.bytes)));
   line("received", fmt::format("{} ({}), {} logged ({}): {}", counted(total.messages, "message"),
                                format_size(total.message_bytes), total.logged_messages, format_size(total.logged_bytes),
-                               share(total.logged_messages, total.messages)));
+                               percentage(total.logged_messages, total.messages)));
   line("input", format_size(total.input_bytes));
   if (!trace.interceptions().empty()) {
     line("calls", fmt::format("{} served in process, {} stopped ({})", stats.calls.served, stats.calls.stopped,
-                              share(stats.calls.stopped, stats.calls.served + stats.calls.stopped)));
+                              percentage(stats.calls.stopped, stats.calls.served + stats.calls.stopped)));
   }
   line("checkpoints", fmt::format("{}, {} of them images, {} skipped; pauses {}, longest {}", stats.checkpoints,
                                   stats.image_checkpoints, trace.end().skipped_checkpoints,
@@ -350,7 +350,7 @@ void print_tables(const Trace& trace, const Stats& stats) {
   for (const auto& unit : stats.units) {
     units.add({number(unit.unit), unit.name, number(unit.intervals), format_duration(unit.cpu_s),
                number(unit.tally.events), number(unit.sent.messages), number(unit.tally.messages),
-               number(unit.tally.logged_messages), share(unit.tally.logged_messages, unit.tally.messages),
+               number(unit.tally.logged_messages), percentage(unit.tally.logged_messages, unit.tally.messages),
                format_size(unit.tally.message_bytes), format_size(unit.tally.input_bytes)});
   }
   fmt::print("\n");
@@ -366,7 +366,7 @@ void print_tables(const Trace& trace, const Stats& stats) {
   for (const auto& [id, channel] : describe_channels(trace, stats)) {
     const auto& [tally, sent, from, to] = stats.channels.at(id);
     channels.add({number(id), channel.kind, names(from), names(to), number(sent.messages), number(tally.messages),
-                  number(tally.logged_messages), share(tally.logged_messages, tally.messages),
+                  number(tally.logged_messages), percentage(tally.logged_messages, tally.messages),
                   format_size(tally.message_bytes), channel.name});
   }
   fmt::print("\n");
@@ -425,9 +425,9 @@ Result<int> stats(const StatsOptions& options) {
   return 0;
 }
 
-constexpr CommandText kText{"stats", "redrive stats [--json] [TRACE]",
-                            "show counts of messages, bytes and checkpoints, in total and per unit and channel", "",
-                            kTraceWord};
+constexpr CommandText kStatsText{"stats", "redrive stats [--json] [TRACE]",
+                                 "show counts of messages, bytes and checkpoints, in total and per unit and channel",
+                                 "", kTraceWord};
 
 class StatsCommand : public CommandWith<StatsOptions> {
  public:
@@ -448,6 +448,6 @@ class StatsCommand : public CommandWith<StatsOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_stats_command() { return std::make_unique<StatsCommand>(kText); }
+std::unique_ptr<Command> make_stats_command() { return std::make_unique<StatsCommand>(kStatsText); }
 
 }  // namespace redrive

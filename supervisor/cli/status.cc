@@ -40,8 +40,8 @@ Result<int> show(const SessionName& session, const SessionStatusOptions& options
   return 0;
 }
 
-constexpr CommandText kText{"status", "redrive status [--json] NAME", "show what is known of a session", "",
-                            kSessionWord};
+constexpr CommandText kSessionStatusText{"status", "redrive status [--json] NAME", "show what is known of a session",
+                                         "", kSessionWord};
 
 class SessionStatusCommand : public SessionCommand<SessionStatusOptions> {
  public:
@@ -58,6 +58,6 @@ class SessionStatusCommand : public SessionCommand<SessionStatusOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_status_command() { return std::make_unique<SessionStatusCommand>(kText); }
+std::unique_ptr<Command> make_status_command() { return std::make_unique<SessionStatusCommand>(kSessionStatusText); }
 
 }  // namespace redrive

@@ -20,7 +20,7 @@ Result<int> stop(const SessionName& session, const StopOptions& options) {
   return 0;
 }
 
-constexpr CommandText kText{
+constexpr CommandText kStopText{
     "stop", "redrive stop [--timeout D] NAME", "end a session's program and complete its trace",
     "The program is sent SIGTERM. If it has not ended after the timeout, everything that is recorded is killed.\n",
     kSessionAndDurationWords};
@@ -41,6 +41,6 @@ class StopCommand : public SessionCommand<StopOptions> {
 
 }  // namespace
 
-std::unique_ptr<Command> make_stop_command() { return std::make_unique<StopCommand>(kText); }
+std::unique_ptr<Command> make_stop_command() { return std::make_unique<StopCommand>(kStopText); }
 
 }  // namespace redrive

@@ -28,13 +28,13 @@ Set sorted(const std::vector<Member>& members) {
 }
 
 // The set as the trace numbers units and intervals.
-using Places = std::set<std::pair<UnitId, IntervalIndex>>;
+using PlannedSet = std::set<std::pair<UnitId, IntervalIndex>>;
 
-Result<Places> plan_from_trace(const Trace& trace, UnitId unit, IntervalIndex interval) {
+Result<PlannedSet> plan_from_trace(const Trace& trace, UnitId unit, IntervalIndex interval) {
   ASSIGN_OR_RETURN(DependenceGraph graph, DependenceGraph::open(trace));
   ASSIGN_OR_RETURN(const PlanResult result, graph.plan(unit, interval));
   if (!result.plan) return Error{describe(*result.error), Status::damaged};
-  Places places;
+  PlannedSet places;
   for (const PlannedInterval& planned : result.plan->replay_set) places.emplace(planned.unit, planned.interval);
   return places;
 }
@@ -58,9 +58,9 @@ Result<StoredSetCosts> stored_set_costs(const Execution& execution, const Decide
         costs.search_s, [&]() -> const auto& { return sets.find(i); });
     bool same = set == sorted(members);
     if (trace) {
-      ASSIGN_OR_RETURN(const Places planned,
+      ASSIGN_OR_RETURN(const PlannedSet planned,
                        timed(planning_s, [&] { return plan_from_trace(*trace, places[i].first, places[i].second); }));
-      Places loaded;
+      PlannedSet loaded;
       for (const uint32_t interval : set) loaded.insert(places[interval]);
       same = same && loaded == planned;
     }

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "supervisor/evaluation/replay_sets.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/restore_cost.h"
@@ -26,12 +26,13 @@ constexpr uint64_t kMostSteps = 200'000'000;
 // Feeds an execution to a policy.
 class Deciding {
  public:
-  Deciding(const Execution& execution, Policy& policy, const PolicyParameters& parameters, const Placement& placement)
+  Deciding(const Execution& execution, Policy& policy, const PolicyParameters& parameters,
+           const CheckpointPlacement& placement)
       : execution_(execution),
         policy_(policy),
         period_ns_(parameters.checkpoint_period_ns),
         placement_(placement),
-        compares_units_(placement.clock == Clock::real && policy.compares_units()),
+        compares_units_(placement.clock == PlacementClock::real && policy.compares_units()),
         random_(placement.seed),
         units_(execution.units),
         last_use_(execution.steps.size()),
@@ -42,7 +43,7 @@ class Deciding {
       for (const uint32_t sender : execution.senders_of(execution.steps[i])) last_use_[sender] = i;
     }
     if (placement.lengths_known) ends_ = recorded_ends();
-    if (placement.clock == Clock::real) elapsed_ns_ = elapsed_ns(execution);
+    if (placement.clock == PlacementClock::real) elapsed_ns_ = elapsed_ns(execution);
   }
 
   Decided run() {
@@ -59,7 +60,7 @@ class Deciding {
       units_[step.unit].clock_ns = clock_ns(i);
       if (step.what == What::end) end(step);
     }
-    CHECK(later_.empty());
+    ASSERT(later_.empty());
     return std::move(out_);
   }
 
@@ -149,7 +150,7 @@ class Deciding {
     const uint64_t most_ns = placement_.skew_ns > 0 ? std::min(placement_.skew_ns, period_ns_) : period_ns_;
     const uint64_t first_ns = placement_.skew_ns > 0 ? 1 + random_() % most_ns : most_ns;
     Unit& unit = units_[step.unit];
-    if (placement_.clock == Clock::cpu) {
+    if (placement_.clock == PlacementClock::cpu) {
       unit.due_ns = step.at_ns + first_ns;
     } else if (unit.due_ns == UINT64_MAX) {
       const uint64_t now_ns = clock_ns(i);
@@ -214,7 +215,7 @@ class Deciding {
 
   Policy::Decision ask(uint32_t i, const Step& step, const Tag& tag) {
     const uint64_t due_ns = units_[step.unit].due_ns;
-    if (placement_.clock == Clock::real && due_ns != UINT64_MAX) {
+    if (placement_.clock == PlacementClock::real && due_ns != UINT64_MAX) {
       policy_.on_end_known(step.unit, at_ns(step) + due_ns - clock_ns(i));
     }
     return policy_.on_receive(step.unit, told_ns(i, step), tag, step.bytes);
@@ -248,7 +249,7 @@ class Deciding {
   const Execution& execution_;
   Policy& policy_;
   const uint64_t period_ns_;
-  const Placement placement_;
+  const CheckpointPlacement placement_;
   const bool compares_units_;         // policy_, by the real-time clock
   std::vector<uint64_t> elapsed_ns_;  // by step, with the real-time clock
   std::mt19937_64 random_;
@@ -268,7 +269,7 @@ const std::vector<std::string>& clock_names() {
 }
 
 Decided decide(const Execution& execution, Policy& policy, const PolicyParameters& parameters,
-               const Placement& placement) {
+               const CheckpointPlacement& placement) {
   return Deciding(execution, policy, parameters, placement).run();
 }
 

@@ -11,11 +11,11 @@
 namespace redrive {
 
 // By which clock checkpoints are placed: each unit's CPU time, or the time that elapses for all (elapsed_ns).
-enum class Clock : uint8_t { cpu, real };
-const std::vector<std::string>& clock_names();  // in the order of Clock
+enum class PlacementClock : uint8_t { cpu, real };
+const std::vector<std::string>& clock_names();  // in the order of PlacementClock
 
 // Where checkpoints are taken, apart from those at the start of programs.
-struct Placement {
+struct CheckpointPlacement {
   bool recorded = true;  // where the recording took them
   // Otherwise every T: the first of each program at T, or at a random time up to this if it is nonzero. By the
   // real-time clock these are times since the beginning of the execution, and a unit that has done nothing since its
@@ -24,11 +24,11 @@ struct Placement {
   uint64_t seed = 1;
   bool forced = true;          // also those that the policy asks for
   bool lengths_known = false;  // if recorded: tell the policy the length of intervals, unknown while recording
-  Clock clock = Clock::cpu;    // if not recorded
+  PlacementClock clock = PlacementClock::cpu;  // if not recorded
 };
 
 Decided decide(const Execution& execution, Policy& policy, const PolicyParameters& parameters,
-               const Placement& placement);
+               const CheckpointPlacement& placement);
 
 struct Logged {
   uint64_t messages = 0, logged_messages = 0;

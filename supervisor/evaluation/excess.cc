@@ -12,7 +12,7 @@ namespace {
 using What = Execution::What;
 using Step = Execution::Step;
 
-constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint32_t kNoPath = UINT32_MAX;
 
 bool is_violated(const Excess& excess, const Choice& choice) {
   double kept = 0;
@@ -28,7 +28,7 @@ LongPaths::LongPaths(const Execution& execution, const Decided& decided, std::ve
     : execution_(execution), decided_(decided), limits_ns_(std::move(limits_ns)), sent_(execution.steps.size()) {}
 
 std::vector<Excess> LongPaths::find(const Choice& choice) {
-  paths_.assign(1, {0, 0, kNone, kNone});
+  paths_.assign(1, {0, 0, kNoPath, kNoPath});
   fronts_.assign(1, 0);
   now_.assign(decided_.intervals.size(), {0, 1});
   for (uint32_t i = 0; i < execution_.steps.size(); ++i) {
@@ -151,7 +151,7 @@ uint64_t LargeSets::work_ns(uint32_t interval, const Choice& choice) {
 void LargeSets::grow(uint32_t wanted, const Choice& choice, uint64_t enough_ns) {
   for (const Part& part : parts_) reached_[part.interval] = {};
   parts_.clear();
-  std::vector<Part> seen{{0, wanted, UINT32_MAX, decided_.intervals[wanted].cpu_ns(), kNone, kNone, 0}};
+  std::vector<Part> seen{{0, wanted, UINT32_MAX, decided_.intervals[wanted].cpu_ns(), kNoPath, kNoPath, 0}};
   using Nearest = std::pair<uint32_t, uint32_t>;  // kept, index in `seen`
   std::priority_queue<Nearest, std::vector<Nearest>, std::greater<>> queue;
   queue.emplace(0, 0);

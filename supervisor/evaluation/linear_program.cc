@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 namespace {

@@ -23,7 +23,7 @@ namespace {
 
 using Step = Execution::Step;
 
-constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint32_t kNoColumn = UINT32_MAX;
 // Rows of which so much is kept are not violated, and a bound that is so near to the known choice's cost is solved.
 constexpr double kNearly = 0.99;
 // In a round, paths are searched so often, each time without receives of those that were found.
@@ -90,7 +90,7 @@ class Relaxation {
       : execution_(execution),
         cost_(cost),
         program_(std::move(program)),
-        column_of_(execution.steps.size(), kNone),
+        column_of_(execution.steps.size(), kNoColumn),
         known_(execution.steps.size()) {
     for (size_t i = 0; i < known_.size(); ++i) known_[i] = decided.kept[i] && is_choice(execution.steps[i]) ? 1 : 0;
     decided_cost_ = known_cost();
@@ -149,7 +149,7 @@ class Relaxation {
     std::vector<LinearProgram::Term> terms;
     for (const auto& term : excess.terms) {
       uint32_t& column = column_of_[term.receive];
-      if (column == kNone) {
+      if (column == kNoColumn) {
         column = program_.add_column(cost_(execution_.steps[term.receive]));
         receives_.push_back(term.receive);
       }

@@ -5,7 +5,7 @@
 #include <functional>
 #include <random>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "supervisor/evaluation/execution.h"
 
 namespace redrive {
@@ -157,10 +157,10 @@ const std::vector<std::string>& synthetic_patterns() {
 }
 
 Execution make_execution(const SyntheticOptions& options) {
-  CHECK(options.units >= 2);
+  ASSERT(options.units >= 2);
   const auto* pattern = std::find_if(std::begin(kPatterns), std::end(kPatterns),
                                      [&](const Pattern& known) { return options.pattern == known.name; });
-  CHECK(pattern != std::end(kPatterns));
+  ASSERT(pattern != std::end(kPatterns));
   Generator generator(options);
   (generator.*pattern->generate)();
   return generator.take();

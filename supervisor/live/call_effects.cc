@@ -23,6 +23,8 @@
 #include "supervisor/live/written.h"
 
 namespace redrive {
+// Functions have the names of the calls whose effects they are.
+namespace call_effects {
 namespace {
 
 using Kind = OpenObject::Kind;
@@ -662,14 +664,16 @@ const std::unordered_map<int64_t, Effect>& effects() {
 }
 
 }  // namespace
+}  // namespace call_effects
 
-bool has_effects(const Event& call) { return call.result >= 0 && effects().contains(call.number); }
+bool has_effects(const Event& call) { return call.result >= 0 && call_effects::effects().contains(call.number); }
 
 void apply_effects(const FinishedCall& call) {
-  const auto known = effects().find(call.event.number);
-  if (known != effects().end()) return known->second(call);
+  const auto known = call_effects::effects().find(call.event.number);
+  if (known != call_effects::effects().end()) return known->second(call);
   const SyscallRow* const row = find_row(call.event.number, call.event.args);
-  if (row && row->new_descriptor != NewDescriptor::none) descriptor_made<Kind::other, -1>(call);
+  if (row && row->new_descriptor != NewDescriptor::none)
+    call_effects::descriptor_made<OpenObject::Kind::other, -1>(call);
 }
 
 }  // namespace redrive

@@ -36,13 +36,6 @@ bool replaces_program(const Event& call) {
   return row && (row->special == Special::execve || row->special == Special::execveat) && call.result == 0;
 }
 
-// The family of an address, 0 if there is none.
-int family(const Bytes& address) {
-  uint16_t found = 0;
-  if (address.size() >= sizeof found) std::memcpy(&found, address.data(), sizeof found);
-  return found;
-}
-
 }  // namespace
 
 bool belong_together(const OpenObject& a, const OpenObject& b) {
@@ -50,7 +43,7 @@ bool belong_together(const OpenObject& a, const OpenObject& b) {
   if (a.in_channel && a.in_channel == b.out_channel) return true;
   // All that a listening socket has accepted have one address: that of the other end tells them apart.
   const auto names = [](const OpenObject& one, const OpenObject& other) {
-    const int domain = family(one.own_address);
+    const int domain = family_of(one.own_address);
     return !one.accepted_from && (domain == AF_INET || domain == AF_INET6) && one.own_address == other.peer_address;
   };
   return names(a, b) || names(b, a);

@@ -5,9 +5,12 @@
 // the event of the call, whose inputs somebody else finds out (WantedInputs).
 #pragma once
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,6 +21,13 @@
 #include "logstore/event.h"
 
 namespace redrive {
+
+// The family of an address (socket(2)); AF_UNSPEC if there is none.
+inline int family_of(const Bytes& address) {
+  sa_family_t family = AF_UNSPEC;
+  if (address.size() >= sizeof family) std::memcpy(&family, address.data(), sizeof family);
+  return family;
+}
 
 // A directory, by the calls that have led to it.
 struct Directory {
@@ -149,7 +159,7 @@ struct ThreadModel {
   PendingSignals pending;
 };
 
-struct SignalAction {
+struct ActionModel {
   PastCall call;
   bool program_changed = false;  // since then, which has taken handlers away
 };
@@ -160,7 +170,7 @@ struct ProcessModel {
   std::shared_ptr<DescriptorTable> descriptors = std::make_shared<DescriptorTable>();
   std::shared_ptr<DirectoryRef> directory = std::make_shared<DirectoryRef>();
   std::shared_ptr<int64_t> umask = std::make_shared<int64_t>(-1);  // -1: as it was when the recording began
-  std::map<int, SignalAction> actions;
+  std::map<int, ActionModel> actions;
   std::map<uint64_t, PastCall> limits;  // by resource
   std::map<uint64_t, PastCall> timers;  // setitimer, by which
   std::optional<PastCall> alarm;

@@ -30,9 +30,6 @@ using Kind = OpenObject::Kind;
 
 const sockaddr* address_of(const Bytes& bytes) { return reinterpret_cast<const sockaddr*>(bytes.data()); }
 socklen_t size_of(const Bytes& bytes) { return static_cast<socklen_t>(bytes.size()); }
-int family_of(const Bytes& bytes) {
-  return bytes.size() < sizeof(sa_family_t) ? AF_UNSPEC : address_of(bytes)->sa_family;
-}
 
 bool is_internet(const LiveObject& object) { return object.domain == AF_INET || object.domain == AF_INET6; }
 

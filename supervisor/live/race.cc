@@ -12,7 +12,7 @@
 namespace redrive {
 namespace {
 
-using Kind = Reception::Kind;
+using Received = Reception::Kind;
 
 bool waits(int32_t number) {
   switch (number) {
@@ -37,17 +37,17 @@ std::optional<Reception> reception(const Event& call) {
   if (!row) return std::nullopt;
   out.descriptor = static_cast<int>(call.args[0]);
   if (call.receive) {
-    out.kind = Kind::receive;
+    out.kind = Received::receive;
     out.channel = call.receive->channel;
     for (const MessagePart& part : call.receive->parts) out.sends.push_back(part.sender);
     return out;
   }
   if (row->traffic == Traffic::receive && call.result == -EAGAIN) {
-    out.kind = Kind::test;
+    out.kind = Received::test;
     return out;
   }
   if (row->new_descriptor == NewDescriptor::accepted && call.result >= 0) {
-    out.kind = Kind::accept;
+    out.kind = Received::accept;
     out.descriptor = static_cast<int>(call.result);
     return out;
   }
@@ -113,13 +113,13 @@ std::optional<EventIndex> open_place(const Receptions& receptions, Receptions::c
                                      Receptions::const_iterator other, EventIndex event) {
   std::optional<EventIndex> accepted;  // where it has got the descriptor of the other one
   for (auto each = receptions.begin(); other != receptions.end() && each != other; ++each) {
-    if (each->kind == Kind::accept && each->descriptor == other->descriptor) accepted = each->at;
+    if (each->kind == Received::accept && each->descriptor == other->descriptor) accepted = each->at;
   }
   for (auto each = here; each-- != receptions.begin();) {
     if (each->thread != here->thread) continue;
-    if (each->kind == Kind::test) return event;  // it asks without waiting
-    if (each->kind == Kind::wait) return each->at;
-    if (each->kind == Kind::accept && accepted && each->at <= *accepted) return each->at;
+    if (each->kind == Received::test) return event;  // it asks without waiting
+    if (each->kind == Received::wait) return each->at;
+    if (each->kind == Received::accept && accepted && each->at <= *accepted) return each->at;
   }
   return std::nullopt;
 }
@@ -136,7 +136,7 @@ Result<Delivery> choose_delivery(const Receptions& receptions, const std::vector
     return each.at >= event && receives_from(each, wanted.sender);
   });
   Delivery out{wanted.at, {}};
-  bool elsewhere = here != receptions.end() && here->kind == Kind::receive;
+  bool elsewhere = here != receptions.end() && here->kind == Received::receive;
   if (first != receptions.end()) {
     out.message = *std::find_if(first->sends.begin(), first->sends.end(),
                                 [&](EventRef send) { return send.unit == wanted.sender; });

@@ -39,13 +39,6 @@ void want_directory(const DirectoryRef& directory, WantedInputs& inputs) {
   for (const Directory* at = directory.get(); at && at->number; at = at->base.get()) inputs.want(at->call);
 }
 
-// The family of an address, 0 if there is none.
-int family(const Bytes& address) {
-  uint16_t found = 0;
-  if (address.size() >= sizeof found) std::memcpy(&found, address.data(), sizeof found);
-  return found;
-}
-
 }  // namespace
 
 // ---- What has to be made
@@ -506,7 +499,7 @@ Result<void> SpecMaker::add_socket(const OpenObject& object, const WantedInputs&
   if (object.connects) {
     const WantedInputs::Read* const read = inputs.of(object.connects->event);
     if (read && !read->pieces.empty()) out.peer_address = read->pieces[0];
-    const bool unspecified = family(out.peer_address) == AF_UNSPEC;
+    const bool unspecified = family_of(out.peer_address) == AF_UNSPEC;
     const bool datagram = out.type == SOCK_DGRAM;
     if (unspecified || datagram) out.connected = false;
   }
@@ -559,7 +552,7 @@ Result<void> SpecMaker::add_special(const OpenObject& object, const WantedInputs
 
 namespace {
 
-KernelAction action_of(const SignalAction& action, const WantedInputs& inputs) {
+KernelAction action_of(const ActionModel& action, const WantedInputs& inputs) {
   const KernelAction set = inputs.value<KernelAction>(action.call.event).value_or(KernelAction{});
   const bool handler =
       set.handler != reinterpret_cast<uint64_t>(SIG_DFL) && set.handler != reinterpret_cast<uint64_t>(SIG_IGN);

@@ -16,8 +16,6 @@ namespace {
 // A sum may take this part of the bound. Its times were not compared with any replay.
 constexpr double kSumOfBound = 0.5;
 
-double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
-
 // The most that a list schedule takes for what is additional work in all (Graham), of which the longest path has the
 // largest.
 double list_schedule(double all, double largest, uint32_t jobs) {

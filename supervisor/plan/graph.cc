@@ -9,7 +9,7 @@ namespace redrive {
 
 IntervalExtent interval_extent(const Trace& trace, UnitId unit, IntervalIndex interval) {
   const auto& intervals = trace.intervals(unit);
-  CHECK(interval < intervals.size());
+  ASSERT(interval < intervals.size());
   const EventIndex first_event = intervals[interval].first_event;
   if (const IntervalEnd* end = trace.interval_end(unit, interval)) return {first_event, end->end_event, end->cpu_ns};
   const bool last = interval + 1 == intervals.size();

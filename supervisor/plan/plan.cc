@@ -12,7 +12,7 @@
 #include <deque>
 #include <unordered_map>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 namespace {
@@ -340,7 +340,7 @@ PlanResult plan(const Rdg& graph, UnitId unit, IntervalIndex interval, std::opti
 }
 
 PlanResult plan_together(const Rdg& graph, std::span<const PlanRequest> requests) {
-  CHECK(!requests.empty());
+  ASSERT(!requests.empty());
   return Planner(graph).plan(requests);
 }
 

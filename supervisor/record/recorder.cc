@@ -20,7 +20,7 @@ constexpr auto kCrowdedTick = 4ms;  // while several units compute
 constexpr Clock::duration kLongestTick = 1s, kLongestTickForTriggers = 250ms;
 constexpr double kForever_s = 1e9;
 constexpr auto kShortestLook = 2ms;
-constexpr int kLooks = 50;  // at units' clocks in a checkpoint period, if there are not more ticks
+constexpr int kLooksInPeriod = 50;  // at units' clocks in a checkpoint period, if there are not more ticks
 
 std::unique_ptr<GateArena> make_arena(const RecorderLimits& limits) {
   if (!limits.in_process) return nullptr;
@@ -296,7 +296,7 @@ void Recorder::end_rest(Clock::time_point now) {
 // period.
 std::chrono::nanoseconds Recorder::look_period() const {
   if (limits_.checkpoint_period_ns == 0) return kTick;
-  return std::clamp<std::chrono::nanoseconds>(std::chrono::nanoseconds(limits_.checkpoint_period_ns / kLooks),
+  return std::clamp<std::chrono::nanoseconds>(std::chrono::nanoseconds(limits_.checkpoint_period_ns / kLooksInPeriod),
                                               kShortestLook, kTick);
 }
 

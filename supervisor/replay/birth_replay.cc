@@ -47,7 +47,7 @@ Result<void> bear(const Redriving& redriving, MessageStore& store, const Redrive
         flags & CLONE_VM ? process.descriptors : std::make_shared<LocalDescriptors>(*process.descriptors);
     if (elsewhere) {
       ASSIGN_OR_RETURN(ReleasedStub released, std::move(*born).hand_over());
-      store.publish(self, Birth{std::move(released), process.brk, regs, std::move(descriptors), std::move(gate)});
+      store.publish(self, ForkedChild{std::move(released), process.brk, regs, std::move(descriptors), std::move(gate)});
     } else {
       const auto memory_of =
           flags & CLONE_VM ? std::optional(process.memory_of.value_or(parent.process)) : std::nullopt;
@@ -61,7 +61,7 @@ Result<void> bear(const Redriving& redriving, MessageStore& store, const Redrive
 }
 
 Result<void> adopt(const Redriving& redriving, MessageStore& store, EventRef fork, int32_t pid) {
-  ASSIGN_OR_RETURN(Birth birth, store.birth(fork));
+  ASSIGN_OR_RETURN(ForkedChild birth, store.birth(fork));
   const pid_t tid = birth.stub.pid;
   ASSIGN_OR_RETURN(Stub stub, Stub::take_over(std::move(birth.stub)));
   redriving.unit.take_first(RestoredProcess{std::move(stub), birth.brk, pid, {}, birth.descriptors}, birth.regs);

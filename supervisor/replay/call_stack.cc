@@ -28,7 +28,7 @@ constexpr size_t kMostFiles = 256;
 constexpr size_t kLongestName = 255;
 
 // By their numbers in libunwind (UNW_X86_64_RAX ...).
-constexpr unsigned long long user_regs_struct::*kRegisters[] = {
+constexpr unsigned long long user_regs_struct::*kUnwound[] = {
     &user_regs_struct::rax, &user_regs_struct::rdx, &user_regs_struct::rcx, &user_regs_struct::rbx,
     &user_regs_struct::rsi, &user_regs_struct::rdi, &user_regs_struct::rbp, &user_regs_struct::rsp,
     &user_regs_struct::r8,  &user_regs_struct::r9,  &user_regs_struct::r10, &user_regs_struct::r11,
@@ -229,8 +229,8 @@ int CallStack::Unwinding::read_word(unw_addr_space_t, unw_word_t from, unw_word_
 }
 
 int CallStack::Unwinding::read_register(unw_addr_space_t, unw_regnum_t number, unw_word_t* to, int write, void* self) {
-  if (write || number < 0 || static_cast<size_t>(number) >= std::size(kRegisters)) return -UNW_EBADREG;
-  *to = of(self).stack_.regs_.*kRegisters[number];
+  if (write || number < 0 || static_cast<size_t>(number) >= std::size(kUnwound)) return -UNW_EBADREG;
+  *to = of(self).stack_.regs_.*kUnwound[number];
   return UNW_ESUCCESS;
 }
 

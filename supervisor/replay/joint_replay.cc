@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 
@@ -52,7 +52,7 @@ Result<JointReplay::Came> JointReplay::go_to(const Plan& plan) {
     const auto found = std::find_if(pieces.begin(), pieces.end(), [&](const auto& piece) {
       return piece.what.unit == planned.unit && piece.what.start == planned.start;
     });
-    CHECK(found != pieces.end() && found->what.requisite_event >= planned.requisite_event);
+    ASSERT(found != pieces.end() && found->what.requisite_event >= planned.requisite_event);
     const auto index = static_cast<size_t>(found - pieces.begin());
     if (!session_->stands_at(index, planned.requisite_event)) goals.push_back({index, planned.requisite_event});
   }

@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPatience = 100ms;   // after which a waiter checks whether what it waits for can still come
+constexpr auto kDoubt = 100ms;      // after which a waiter checks whether what it waits for can still come
 constexpr size_t kMostBirths = 64;  // forked processes not taken over yet; with more of them, parents wait
 
 }  // namespace
@@ -42,11 +42,11 @@ void MessageStore::publish(EventRef event, const Bytes& payload) {
   if (const auto place = payloads_->index(event)) payloads_->put(*place, payload);
 }
 
-void MessageStore::publish(EventRef event, Birth birth) {
-  CHECK(birth.stub.pid > 0);
+void MessageStore::publish(EventRef event, ForkedChild birth) {
+  ASSERT(birth.stub.pid > 0);
   const Lock lock(mutex_);
   ++bearing_;
-  while (born_.size() >= kMostBirths && !stuck_) changed_.wait_for(mutex_, kPatience);
+  while (born_.size() >= kMostBirths && !stuck_) changed_.wait_for(mutex_, kDoubt);
   --bearing_;
   born_[event] = std::move(birth);
   changed_.notify_all();
@@ -97,11 +97,11 @@ bool MessageStore::wait_for(EventRef event) {
   if (stuck()) wake_all();
   while (!available(event) && !comes_no_more(event) && !stuck()) {
     if (!place) {
-      changed_.wait_for(mutex_, kPatience);
+      changed_.wait_for(mutex_, kDoubt);
       continue;
     }
     mutex_.unlock();
-    payloads_->await(*place, kPatience);
+    payloads_->await(*place, kDoubt);
     mutex_.lock();
   }
   const bool there = available(event);
@@ -132,12 +132,12 @@ Result<Bytes> MessageStore::payload(const MessagePart& part) {
   return std::move(*bytes);
 }
 
-Result<Birth> MessageStore::birth(EventRef event) {
+Result<ForkedChild> MessageStore::birth(EventRef event) {
   const Lock lock(mutex_);
   if (!wait_for(event)) {
     return never_came(event, fmt::format("the parent, unit {}, did not get to its fork", event.unit));
   }
-  Birth birth = std::move(born_.at(event));
+  ForkedChild birth = std::move(born_.at(event));
   born_.erase(event);
   if (bearing_ > 0) changed_.notify_all();
   return birth;
@@ -157,7 +157,7 @@ Result<void> MessageStore::await_turn(uint64_t arrival) {
   const Lock lock(mutex_);
   const auto entry = awaited_turns_.insert(arrival);
   if (stuck()) wake_all();
-  while (!order_.is_turn(arrival) && !order_.is_broken() && !stuck_ && !stuck()) changed_.wait_for(mutex_, kPatience);
+  while (!order_.is_turn(arrival) && !order_.is_broken() && !stuck_ && !stuck()) changed_.wait_for(mutex_, kDoubt);
   const bool may = order_.is_turn(arrival);
   stuck_ |= !may && !order_.is_broken();
   awaited_turns_.erase(entry);

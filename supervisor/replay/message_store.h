@@ -24,7 +24,7 @@
 namespace redrive {
 
 // A child forked by a re-driven parent, to be taken over by the thread that re-drives it.
-struct Birth {
+struct ForkedChild {
   ReleasedStub stub;
   Address brk = 0;
   user_regs_struct regs{};
@@ -44,12 +44,12 @@ class MessageStore {
   bool wants_birth(EventRef event) const { return births_.contains(event); }
   // Does nothing if no interval needs the payload.
   void publish(EventRef event, const Bytes& payload);
-  void publish(EventRef event, Birth birth);
+  void publish(EventRef event, ForkedChild birth);
 
   // Copies bytes of a payload; waits until its sender has sent it. Fails if that will never happen.
   Result<Bytes> payload(const MessagePart& part);
   // Takes a birth over.
-  Result<Birth> birth(EventRef event);
+  Result<ForkedChild> birth(EventRef event);
 
   // Keeps the total order of these receives, which happen from now on; see ArrivalOrder.
   void keep_order_of(std::vector<uint64_t> arrivals);
@@ -98,7 +98,7 @@ class MessageStore {
   std::map<EventRef, size_t> by_first_event_;
   mutable Mutex mutex_;
   Condition changed_;
-  std::map<EventRef, Birth> born_ GUARDED_BY(mutex_);
+  std::map<EventRef, ForkedChild> born_ GUARDED_BY(mutex_);
   size_t bearing_ GUARDED_BY(mutex_) = 0;       // intervals that wait until fewer are left in born_
   std::vector<bool> ended_ GUARDED_BY(mutex_);  // by interval
   size_t running_ GUARDED_BY(mutex_) = 0;

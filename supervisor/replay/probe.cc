@@ -19,12 +19,12 @@ namespace {
 constexpr uint8_t kBreakpoint = 0xcc;
 constexpr unsigned kRequired = 64;             // places in memory that can be compared
 constexpr uint64_t kFlagsOfTracing = 0x10100;  // RF, TF
-constexpr size_t kRegisters = 15;              // all but rax
+constexpr size_t kCompared = 15;               // all but rax
 
 // What the code reads and writes: the page after it.
 struct Data {
-  uint64_t rax, flags;              // the thread's, while the code compares
-  uint64_t wanted[kRegisters + 1];  // rax first, then as in kOrder
+  uint64_t rax, flags;             // the thread's, while the code compares
+  uint64_t wanted[kCompared + 1];  // rax first, then as in kOrder
   struct {
     uint64_t address, value;
   } required[kRequired];
@@ -32,7 +32,7 @@ struct Data {
 };
 
 // Registers by their numbers in instructions, except rax, which is 0.
-constexpr unsigned long long user_regs_struct::*kOrder[kRegisters] = {
+constexpr unsigned long long user_regs_struct::*kOrder[kCompared] = {
     &user_regs_struct::rcx, &user_regs_struct::rdx, &user_regs_struct::rbx, &user_regs_struct::rsp,
     &user_regs_struct::rbp, &user_regs_struct::rsi, &user_regs_struct::rdi, &user_regs_struct::r8,
     &user_regs_struct::r9,  &user_regs_struct::r10, &user_regs_struct::r11, &user_regs_struct::r12,
@@ -52,15 +52,15 @@ bool step(pid_t tid) {
 
 // Code at `area` that compares, and continues with the moved instructions. Flags are kept in rax meanwhile (lahf,
 // seto): the stack below the thread's pointer is the program's.
-class Comparison {
+class ComparingCode {
  public:
-  Comparison(Address area, const Bytes& moved, const PatchWindow& window, Address place) : area_(area) {
+  ComparingCode(Address area, const Bytes& moved, const PatchWindow& window, Address place) : area_(area) {
     save(offsetof(Data, rax));
     append({0x9f, 0x0f, 0x90, 0xc0});  // lahf; seto %al
     save(offsetof(Data, flags));
     load(offsetof(Data, rax));
     differs(0, offsetof(Data, wanted));
-    for (size_t i = 0; i < kRegisters; ++i) {
+    for (size_t i = 0; i < kCompared; ++i) {
       differs(static_cast<uint8_t>(i + 1), offsetof(Data, wanted) + (i + 1) * sizeof(uint64_t));
     }
     for (unsigned i = 0; i < kRequired; ++i) {
@@ -133,12 +133,12 @@ Result<Probe> Probe::set(const Stub& stub, pid_t tid, const user_regs_struct& wa
   if (window && gap) {
     Bytes moved(window->after);
     if (!memory.read(wanted.rip, moved.data(), moved.size())) return Error{"code cannot be read"};
-    const Comparison comparison(*gap, moved, *window, wanted.rip);
+    const ComparingCode comparison(*gap, moved, *window, wanted.rip);
     if (comparison.fits()) {
       TRY(stub.map_anonymous(tid, *gap, 2 * kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE));
       Data data{};
       data.wanted[0] = wanted.rax;
-      for (size_t i = 0; i < kRegisters; ++i) data.wanted[i + 1] = wanted.*kOrder[i];
+      for (size_t i = 0; i < kCompared; ++i) data.wanted[i + 1] = wanted.*kOrder[i];
       for (auto& required : data.required) required.address = *gap + kPageSize + offsetof(Data, nothing);
       probe.area_ = *gap;
       probe.hit_ = comparison.hit();

@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "supervisor/tier/first_processor.h"
 
 namespace redrive {
@@ -18,7 +18,7 @@ namespace {
 // must be started are started.
 constexpr uint64_t kMostHeld = 1ull << 30;
 // How soon it is noticed that all pieces that are executed wait.
-constexpr auto kLook = std::chrono::milliseconds(1);
+constexpr auto kPoll = std::chrono::milliseconds(1);
 
 // Why others do not get what the piece should have brought them.
 std::optional<Error> failure_of(const ReplaySession::Outcome& outcome) {
@@ -202,7 +202,7 @@ Halt::Then ReplaySession::stand(size_t piece, const StoppedUnit& unit) {
 }
 
 bool ReplaySession::look(size_t piece, const Look& look) {
-  CHECK(pieces_.at(piece).shown);
+  ASSERT(pieces_.at(piece).shown);
   const Lock lock(mutex_);
   Stage& stage = stages_[piece];
   if (stage.doing != Doing::stands) return false;
@@ -226,7 +226,7 @@ void ReplaySession::run_all(const std::vector<size_t>& order) {
         std::any_of(running_.begin(), running_.end(), [](const Running& running) { return running.over; });
     if (any_over) continue;
     if (started_ < pieces_.size()) {
-      changed_.wait_for(mutex_, kLook);
+      changed_.wait_for(mutex_, kPoll);
     } else {
       changed_.wait(mutex_);
     }

@@ -22,9 +22,10 @@ void blank(uint8_t* page, Address address, const std::vector<AddressRange>& rang
 }
 
 // The memory of a re-driven process compared with what an image says of it.
-class Comparison {
+class MemoryComparison {
  public:
-  Comparison(const Trace& trace, const ProcessState& process, const Stub& stub, const std::vector<AddressRange>& except)
+  MemoryComparison(const Trace& trace, const ProcessState& process, const Stub& stub,
+                   const std::vector<AddressRange>& except)
       : trace_(trace), process_(process), stub_(stub), except_(except) {}
 
   // Compares with the pages that the image holds.
@@ -152,7 +153,7 @@ Result<std::optional<Address>> memory_difference(const Trace& trace, const Image
   for (const auto& page : state.zero_pages) {
     if (page.process == process.process) zero.insert(page.address);
   }
-  Comparison comparison(trace, process, stub, except);
+  MemoryComparison comparison(trace, process, stub, except);
   TRY(comparison.stored(stored));
   TRY(comparison.others(stored, zero));
   return comparison.first_difference();

@@ -5,7 +5,7 @@
 
 #include <type_traits>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 namespace {

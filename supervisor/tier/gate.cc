@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 namespace {

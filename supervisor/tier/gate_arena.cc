@@ -15,7 +15,7 @@
 #include <csignal>
 #include <cstring>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "interceptors/gate_calls.h"
 
 extern "C" const uint8_t redrive_gate_code[];
@@ -70,7 +70,7 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
                    SharedMemory::make("redrive-clock", gate::kClockSize, SharedMemory::Tracees::write));
   std::unique_ptr<GateArena> arena(new GateArena(std::move(code), std::move(clock)));
   const auto size = static_cast<size_t>(redrive_gate_code_end - redrive_gate_code);
-  CHECK(size <= gate::kCodeSize - gate::kOrdersSize);
+  ASSERT(size <= gate::kCodeSize - gate::kOrdersSize);
   arena->code_.populate(0, size);
   std::memcpy(arena->at(gate::kCode), redrive_gate_code, size);
   arena->code_.populate(gate::kTable - gate::kCode, sizeof(gate::Table));
@@ -83,7 +83,7 @@ Result<std::unique_ptr<GateArena>> GateArena::make() {
 Bytes GateArena::loader(const SharedMemory& slot) const {
   Bytes loader(at(header().load), at(header().load_end));
   for (const SharedMemory* file : {&code_, &clock_, &slot}) {
-    CHECK(file->path().size() < gate::kMostPath);
+    ASSERT(file->path().size() < gate::kMostPath);
     loader.insert(loader.end(), file->path().begin(), file->path().end());
     loader.resize(loader.size() + gate::kMostPath - file->path().size());
   }
@@ -162,17 +162,17 @@ void GateArena::watch_none() {
 }
 
 void GateArena::set_injected(std::span<const gate::InjectedCall> calls) {
-  CHECK(calls.size() <= gate::kMaxInjected);
+  ASSERT(calls.size() <= gate::kMaxInjected);
   std::copy(calls.begin(), calls.end(), orders().injected);
 }
 
 void GateArena::set_slot_path(const std::string& path) {
-  CHECK(path.size() < gate::kMostPath);
+  ASSERT(path.size() < gate::kMostPath);
   std::memcpy(orders().slot_path, path.c_str(), path.size() + 1);
 }
 
 void GateArena::set_answers(std::span<const gate::CpuidAnswer> answers) {
-  CHECK(answers.size() <= gate::kMaxAnswers);
+  ASSERT(answers.size() <= gate::kMaxAnswers);
   std::copy(answers.begin(), answers.end(), orders().cpuid.answers);
   __atomic_store_n(&orders().cpuid.count, answers.size(), __ATOMIC_RELEASE);
 }

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "interceptors/inprocess/layout.h"
 #include "interceptors/trap_sites.h"
 #include "interceptors/trapped_instructions.h"
@@ -89,7 +89,7 @@ Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, P
   site.moved = at + code.size();
   const Bytes after(site.original.end() - window.after, site.original.end());
   if (!append_moved(code, at, after, window, site.behind())) return {};
-  CHECK(code.size() <= kTrampolineSize);
+  ASSERT(code.size() <= kTrampolineSize);
   return code;
 }
 

@@ -236,7 +236,7 @@ void evaluate(const Trace& trace, uint64_t seed) {
   parameters.checkpoint_period_ns = 1'000'000;
   const auto& all = policies();
   const auto policy = all[seed % all.size()].make(parameters);
-  Placement placement;
+  CheckpointPlacement placement;
   placement.lengths_known = seed % 2;
   const Decided decided = decide(*execution, *policy, parameters, placement);
   (void)count_logged(*execution, decided);

@@ -41,8 +41,8 @@ READERS = [("check", "{}"), ("ls", "{}"), ("ls", "--checkpoints", "{}"), ("stats
            ("replay", "--break", "1@5", "{}"), ("checkpoint", "-o", "{}.cores", "{}", "1:0"), ("checkpoint", "-o", "{}.cores", "{}", "1:1"),
            ("checkpoint", "-o", "{}.cores", "{}", "--break", "1@5"), ("prepare", "{}")]
 STATUSES = (0, 1, 3, 4, 5)  # redrive(1), "EXIT STATUS"; 2 would be our own mistake
-# What only a bug in redrive says: a failed CHECK, or the text of a C++ exception.
-BUG = re.compile(r"\bbug\b|CHECK\(|terminate called|std::|::at\b|_M_|\bbad_|\bbad (optional|variant)|basic_string|stou?l|max_size|Sanitizer|runtime error")
+# What only a bug in redrive says: a failed ASSERT, or the text of a C++ exception.
+BUG = re.compile(r"\bbug\b|ASSERT\(|terminate called|std::|::at\b|_M_|\bbad_|\bbad (optional|variant)|basic_string|stou?l|max_size|Sanitizer|runtime error")
 MOST_KIB = 2 << 20
 # A replay lets a thread compute for 10 s, and 100 times as long as it did when recorded, before it calls that a divergence.
 MOST_S, MOST_REPLAY_S = 10, 60

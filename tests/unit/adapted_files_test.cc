@@ -7,7 +7,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::adapted_files_test {
 
 namespace {
 
@@ -123,3 +123,5 @@ TEST_CASE("where a thread may run is what it has asked for") {
   CHECK_EQ(set({0}, -EPERM), -EPERM);
   CHECK(CPU_ISSET(2, &its));
 }
+
+}  // namespace redrive::adapted_files_test

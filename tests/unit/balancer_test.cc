@@ -13,7 +13,7 @@
 #include "supervisor/replay/replay_set.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::balancer_test {
 
 namespace {
 
@@ -172,3 +172,5 @@ TEST_CASE("balancer: two that compute on one processor do not stay there") {
   b.join();
   CHECK(moved);
 }
+
+}  // namespace redrive::balancer_test

@@ -5,7 +5,7 @@
 #include "tests/unit/fake_tracer.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::baton_test {
 using namespace std::chrono_literals;
 
 TEST_CASE("threads get the baton in the order in which they wait for it") {
@@ -73,3 +73,5 @@ TEST_CASE("units that become one have one baton") {
   CHECK_EQ(baton.next(), &b);
   CHECK_EQ(baton.next(), &c);
 }
+
+}  // namespace redrive::baton_test

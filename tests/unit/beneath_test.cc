@@ -9,7 +9,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::beneath_test {
 namespace fs = std::filesystem;
 
 namespace {
@@ -78,3 +78,5 @@ TEST_CASE("names that lead elsewhere are refused, and a FIFO does not block") {
     CHECK_EQ(error_of(open, in, "fifo", O_WRONLY), ENXIO);
   }
 }
+
+}  // namespace redrive::beneath_test

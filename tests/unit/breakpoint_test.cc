@@ -8,7 +8,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::breakpoint_test {
 
 namespace {
 
@@ -255,3 +255,5 @@ TEST_CASE("breakpoint: a million messages take a second at most") {
   CHECK_GT(found->units.at(2).event, kMessages / kUnits / 2);
   CHECK_LT(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC, 1.0);
 }
+
+}  // namespace redrive::breakpoint_test

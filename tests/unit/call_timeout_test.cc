@@ -7,7 +7,7 @@
 #include "tests/unit/fake_tracer.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::call_timeout_test {
 using namespace std::chrono_literals;
 
 namespace {
@@ -135,3 +135,5 @@ TEST_CASE("a call that was entered before it was seen") {
   caller.is_woken();
   CHECK_EQ(caller.enter(), 800);
 }
+
+}  // namespace redrive::call_timeout_test

@@ -11,7 +11,7 @@
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::certificate_test {
 
 namespace {
 
@@ -296,3 +296,5 @@ TEST_CASE("repair: of random executions, every replay keeps the bound then, if i
     CHECK_EQ(predict_all(repaired, its_costs).size(), predict_all(graph, its_costs).size());
   }
 }
+
+}  // namespace redrive::certificate_test

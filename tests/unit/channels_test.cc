@@ -19,7 +19,7 @@
 #include "supervisor/record/tracees/tracee.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::channels_test {
 
 namespace {
 
@@ -711,3 +711,5 @@ TEST_CASE("sockets that are not connected cannot be told yet") {
     CHECK_EQ(client->out, server->in);
   }
 }
+
+}  // namespace redrive::channels_test

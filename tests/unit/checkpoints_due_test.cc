@@ -5,7 +5,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::checkpoints_due_test {
 
 namespace {
 
@@ -64,3 +64,5 @@ TEST_CASE("checkpoints due: none where a thread was preempted, and none that was
   CHECK_EQ(before(due, 10, EventKind::preemption), Found{});
   CHECK_EQ(before(due, 21), Found{});
 }
+
+}  // namespace redrive::checkpoints_due_test

@@ -380,3 +380,23 @@ TEST_CASE("no class has more than 30 member functions or spans two files") {
     CHECK_EQ(files.size(), 1);
   }
 }
+
+// A class in a header is one of the whole program: two of one name are one to the linker. Code inside tracees has a
+// namespace of its own.
+TEST_CASE("no two headers declare classes of one name") {
+  std::map<std::string, std::set<std::string>> headers;
+  for (const auto& [path, found] : read_sources()) {
+    if (!path.ends_with(".h") || path.starts_with("interceptors/inprocess/")) continue;
+    for (const auto& declared : found.classes) {
+      if (declared.name.find("::") == std::string::npos) headers[declared.name].insert(path);
+    }
+  }
+  CHECK_GT(headers.size(), 200);  // the reader has read them
+  for (const auto& [name, paths] : headers) {
+    std::string all;
+    for (const auto& path : paths) all += " " + path;
+    CAPTURE(name);
+    CAPTURE(all);
+    CHECK_EQ(paths.size(), 1);
+  }
+}

@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "tests/unit/unit_test.h"
 
-namespace redrive {
+namespace redrive::columns_test {
 
 TEST_CASE("control characters are shown, not sent to the terminal") {
   CHECK(printable("a\x1b[31mb\x07\x7f") == "a\\x1b[31mb\\x07\\x7f");
@@ -22,4 +22,4 @@ TEST_CASE("control characters are shown, not sent to the terminal") {
   CHECK(columns.text(false) == "NAME    SIZE\na\\x1bb     1\n");
 }
 
-}  // namespace redrive
+}  // namespace redrive::columns_test

@@ -21,7 +21,7 @@
 #include "supervisor/cli/stop.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::command_line_test {
 
 namespace {
 
@@ -482,3 +482,5 @@ TEST_CASE("service takes a unit, and then options of record") {
   check_usage_error({"service", "enable", "x", "ls"}, "ls");
   check_usage_error({"service", "enable", "x", "-o", "dir"}, "-o");
 }
+
+}  // namespace redrive::command_line_test

@@ -20,7 +20,7 @@
 #include "base/fd.h"
 #include "tests/unit/run_filter.h"
 
-using namespace redrive;
+namespace redrive::confined_test {
 
 namespace {
 
@@ -143,3 +143,5 @@ TEST_CASE("work can be confined where limits are low, and beside other threads")
   }
   over = true;
 }
+
+}  // namespace redrive::confined_test

@@ -11,7 +11,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::confinement_test {
 
 namespace {
 
@@ -183,3 +183,5 @@ TEST_CASE("a filter for all threads of the process") {
   CHECK_EQ(process.confinement.filters(), 1);
   CHECK_EQ(other.filters(), 2);
 }
+
+}  // namespace redrive::confinement_test

@@ -19,7 +19,7 @@
 #include "checkpoint/loaded_objects.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::core_file_test {
 
 namespace {
 
@@ -302,3 +302,5 @@ TEST_CASE("what the loader has loaded is found by its list") {
   CHECK(loaded_objects(read, {}).empty());
   CHECK(loaded_objects([](Address, std::span<uint8_t>) { return false; }, vector).empty());
 }
+
+}  // namespace redrive::core_file_test

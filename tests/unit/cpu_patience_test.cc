@@ -3,7 +3,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::cpu_patience_test {
 
 namespace {
 
@@ -40,3 +40,5 @@ TEST_CASE("cpu patience: in a search stops do not count") {
   CHECK_FALSE(patience.is_over(0, 3, 80 * kS));
   CHECK(patience.is_over(0, 3, 80 * kS + 1));
 }
+
+}  // namespace redrive::cpu_patience_test

@@ -12,7 +12,7 @@
 #include "supervisor/record/settings/checkpoint_engine.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::criu_dump_test {
 
 namespace {
 
@@ -180,3 +180,5 @@ TEST_CASE("CRIU is chosen by itself where it costs at most 2 % of the recorded C
   CHECK(CheckpointEngine{criu, {}}.chooses_criu(1000 * kMegabyte, 0));
   CHECK_FALSE(CheckpointEngine{own, CriuCost{}}.chooses_criu(0, kSecond_ns));
 }
+
+}  // namespace redrive::criu_dump_test

@@ -7,7 +7,7 @@
 #include "checkpoint/stub.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::criu_test {
 
 namespace {
 
@@ -106,3 +106,5 @@ TEST_CASE("CRIU is given the filter that other stubs have") {
   REQUIRE_EQ(given.seccomp_filters_size(), 1);
   CHECK(given.seccomp_filters(0).filter() == bytes);
 }
+
+}  // namespace redrive::criu_test

@@ -7,7 +7,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::divergence_test {
 
 // A function as in a stripped file: without a symbol, after one that has a symbol. It stops its process.
 asm(R"(
@@ -60,3 +60,5 @@ TEST_CASE("a stack names functions, and places in files where no symbol covers t
   CHECK(module < caller);
   CHECK(copied.find(" recorded+0x") == module);
 }
+
+}  // namespace redrive::divergence_test

@@ -12,7 +12,7 @@
 #include "supervisor/record/settings/transport.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::documentation_test {
 
 namespace {
 
@@ -148,3 +148,5 @@ TEST_CASE("the change log begins with this version") {
   const std::string log = contents("CHANGELOG.md");
   CHECK(log.find(std::string("\n## ") + kVersion) == log.find("\n## "));
 }
+
+}  // namespace redrive::documentation_test

@@ -11,7 +11,7 @@
 #include "supervisor/plan/plan.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::evaluation_test {
 
 namespace {
 
@@ -222,7 +222,8 @@ TEST_CASE("evaluation: by the real-time clock, checkpoints come at multiples of 
       CAPTURE(skew_ns);
       const Execution execution = make_execution({pattern, 5, 1600, 3});
       const auto policy = make_policy("critical-path", limits).value();
-      const Decided decided = decide(execution, *policy, limits, {false, skew_ns, 3, true, false, Clock::real});
+      const Decided decided =
+          decide(execution, *policy, limits, {false, skew_ns, 3, true, false, PlacementClock::real});
       CHECK_LE(measure(execution, decided, 2).critical_path_s.largest, 0.040 + 1e-12);
       const auto elapsed = elapsed_ns(execution);
       std::vector<uint32_t> last(execution.units, UINT32_MAX);  // step
@@ -256,20 +257,20 @@ TEST_CASE("evaluation: by the real-time clock, checkpoints come at multiples of 
 TEST_CASE("evaluation: by the real-time clock, what waits leaves room in a path, and mrt keeps only what crosses") {
   const PolicyParameters limits = parameters();
   const Execution execution = make_execution({"random", 5, 1600, 3});
-  const auto evaluated = [&](const char* policy, uint64_t skew_ns, Clock clock) {
+  const auto evaluated = [&](const char* policy, uint64_t skew_ns, PlacementClock clock) {
     const auto made = make_policy(policy, limits).value();
     return decide(execution, *made, limits, {false, skew_ns, 3, true, false, clock});
   };
-  const auto logged = [&](const char* policy, uint64_t skew_ns, Clock clock) {
+  const auto logged = [&](const char* policy, uint64_t skew_ns, PlacementClock clock) {
     return count_logged(execution, evaluated(policy, skew_ns, clock)).logged_messages;
   };
   const uint64_t skew_ns = limits.checkpoint_period_ns;
   for (const char* policy : {"critical-path", "critical-path-multiplicity", "mrt", "ros-nt"}) {
     CAPTURE(std::string(policy));
-    CHECK_LT(10 * logged(policy, 0, Clock::real), logged(policy, 0, Clock::cpu));
-    CHECK_LT(logged(policy, 0, Clock::real), logged(policy, skew_ns, Clock::real));
+    CHECK_LT(10 * logged(policy, 0, PlacementClock::real), logged(policy, 0, PlacementClock::cpu));
+    CHECK_LT(logged(policy, 0, PlacementClock::real), logged(policy, skew_ns, PlacementClock::real));
   }
-  CHECK_GT(evaluated("mrt", skew_ns, Clock::real).forced_checkpoints, 0);
+  CHECK_GT(evaluated("mrt", skew_ns, PlacementClock::real).forced_checkpoints, 0);
 }
 
 // A message takes no time, so it is never received before its sender's checkpoint and its receiver's, nor sooner after
@@ -281,7 +282,8 @@ TEST_CASE("evaluation: by the real-time clock, mrt forces no checkpoint, and its
     CAPTURE(pattern);
     const Execution execution = make_execution({pattern, 5, 1600, 3});
     const auto decided = [&](const char* policy) {
-      return decide(execution, *make_policy(policy, limits).value(), limits, {false, 0, 1, true, false, Clock::real});
+      return decide(execution, *make_policy(policy, limits).value(), limits,
+                    {false, 0, 1, true, false, PlacementClock::real});
     };
     for (const char* policy : {"mrt", "ros", "ros-nt"}) CHECK_EQ(decided(policy).forced_checkpoints, 0);
     CHECK(decided("ros").kept == decided("ros-nt").kept);
@@ -431,3 +433,5 @@ TEST_CASE("synthetic executions have what was asked for, and the same from the s
     }
   }
 }
+
+}  // namespace redrive::evaluation_test

@@ -7,7 +7,7 @@
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::event_clock_test {
 using namespace std::chrono_literals;
 
 namespace {
@@ -140,3 +140,5 @@ TEST_CASE("it is noted when somebody sets the wall clock") {
   CHECK_EQ(at(130).unix_ns, wall_ns(130) - 1'000'000'000);
   CHECK_EQ(at(130).error_ns, 0);
 }
+
+}  // namespace redrive::event_clock_test

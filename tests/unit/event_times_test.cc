@@ -6,7 +6,7 @@
 #include "logstore/wall_clock.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::event_times_test {
 
 namespace {
 
@@ -128,3 +128,5 @@ TEST_CASE("the wall clock follows the monotonic one, and its error grows where i
   CHECK_FALSE(clock.add({22 * kSecond, 22 * kSecond, INT64_MIN, 0}));
   CHECK_FALSE(clock.at(UINT64_MAX));
 }
+
+}  // namespace redrive::event_times_test

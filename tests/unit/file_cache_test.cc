@@ -12,7 +12,7 @@
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::file_cache_test {
 
 namespace {
 
@@ -318,3 +318,5 @@ TEST_CASE("plans and cpuid sites come back as they were") {
   CHECK_FALSE(decode_trap_sites(encoded({{2, 0, {1, 1, 1, 1, 1}}})));
   CHECK_FALSE(decode_trap_sites(encoded({{2, 3, {}}})));
 }
+
+}  // namespace redrive::file_cache_test

@@ -8,7 +8,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::file_tree_test {
 
 namespace {
 
@@ -115,3 +115,5 @@ TEST_CASE("nothing is written outside the root, whatever files are called") {
   CHECK_EQ(FileTree::path_in(*root, "/../escaped"), "");
   CHECK_EQ(FileTree::path_in(*root, "/good"), *root + "/good");
 }
+
+}  // namespace redrive::file_tree_test

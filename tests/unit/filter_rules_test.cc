@@ -5,7 +5,7 @@
 
 #include "tests/unit/run_filter.h"
 
-using namespace redrive;
+namespace redrive::filter_rules_test {
 
 namespace {
 
@@ -43,3 +43,5 @@ TEST_CASE("filter rules that cannot be make no program") {
   REQUIRE_FALSE(program);
   CHECK_EQ(program.error().message, "cannot make a seccomp filter: Permission denied");
 }
+
+}  // namespace redrive::filter_rules_test

@@ -5,7 +5,7 @@
 #include "supervisor/evaluation/execution.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::graph_test {
 
 namespace {
 
@@ -555,3 +555,5 @@ TEST_CASE("a unit that begins with an image begins anew, as in a window") {
   REQUIRE_MESSAGE(execution, execution.error().message);
   CHECK(execution->steps.front().what == Execution::What::program);
 }
+
+}  // namespace redrive::graph_test

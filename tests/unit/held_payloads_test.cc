@@ -7,7 +7,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::held_payloads_test {
 
 namespace {
 
@@ -80,3 +80,5 @@ TEST_CASE("held payloads: where there is no file, what does not fit into memory 
   }
   CHECK_EQ(kept, 10);
 }
+
+}  // namespace redrive::held_payloads_test

@@ -7,7 +7,7 @@
 #include "tests/unit/fake_tracer.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::held_signals_test {
 
 namespace {
 
@@ -334,3 +334,5 @@ TEST_CASE("a thread that makes calls for the recorder has all signals blocked bu
   CHECK((held.thread->signal_mask & bit_of(SIGSEGV)) != 0);
   CHECK((held.thread->signal_mask & bit_of(SIGILL)) == 0);
 }
+
+}  // namespace redrive::held_signals_test

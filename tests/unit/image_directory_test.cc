@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::image_directory_test {
 
 namespace {
 
@@ -138,3 +138,5 @@ TEST_CASE("words for a shell") {
   CHECK_EQ(shell_quoted("it's"), "'it'\\''s'");
   CHECK_EQ(shell_quoted("fd[0]:x"), "'fd[0]:x'");
 }
+
+}  // namespace redrive::image_directory_test

@@ -26,7 +26,7 @@
 #include "supervisor/tier/trampoline.h"
 #include "tests/unit/unit_test.h"
 
-namespace redrive {
+namespace redrive::inprocess_test {
 namespace {
 
 // Code at offset 512 of a segment of nops; its syscall instruction is at offset `site` of the code.
@@ -652,4 +652,4 @@ TEST_CASE("memory as it was: later pieces first, nothing else") {
   CHECK(Memory::of({}).read_some(0x1000, bytes, 1) == 0);
 }
 
-}  // namespace redrive
+}  // namespace redrive::inprocess_test

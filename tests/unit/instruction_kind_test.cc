@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::instruction_kind_test {
 
 namespace {
 
@@ -99,3 +99,5 @@ TEST_CASE("instructions at which a thread must not be left are recognized") {
     CHECK_EQ(reader.read(code).size, alone.size);
   }
 }
+
+}  // namespace redrive::instruction_kind_test

@@ -4,7 +4,7 @@
 #include "tests/unit/fake_tracer.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::interval_clock_test {
 
 TEST_CASE("an interval's clock is the CPU time of all processes since it began") {
   FakeTracer tracer;
@@ -157,3 +157,5 @@ TEST_CASE("what a replay needs for a served call counts from this call on") {
   CHECK_EQ(times, std::vector<uint64_t>{205, 5616, 5822});
   CHECK_EQ(clock.interval_ns(), 6030);
 }
+
+}  // namespace redrive::interval_clock_test

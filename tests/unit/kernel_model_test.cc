@@ -14,7 +14,7 @@
 #include "supervisor/live/in_flight.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::kernel_model_test {
 
 namespace {
 
@@ -343,3 +343,5 @@ TEST_CASE("belong_together: ends of a connection know each other by channel or b
   accepted.in_channel = 4;
   CHECK(belong_together(other, accepted));
 }
+
+}  // namespace redrive::kernel_model_test

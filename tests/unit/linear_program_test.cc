@@ -3,7 +3,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::linear_program_test {
 
 TEST_CASE("linear program: it is solved again as columns and rows are added") {
   LinearProgram program = LinearProgram::make().value();
@@ -45,3 +45,5 @@ TEST_CASE("linear program: rows that do not matter may be dropped, and the bound
     CHECK_EQ(program.lower_bound(), doctest::Approx(4));
   }
 }
+
+}  // namespace redrive::linear_program_test

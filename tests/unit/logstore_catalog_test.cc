@@ -16,7 +16,7 @@
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::logstore_catalog_test {
 
 namespace {
 
@@ -360,3 +360,5 @@ TEST_CASE("traces and caches have a home without HOME") {
     if (before.contains(name)) ::setenv(name, before[name].c_str(), 1);
   }
 }
+
+}  // namespace redrive::logstore_catalog_test

@@ -5,7 +5,7 @@
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::logstore_event_test {
 
 namespace {
 
@@ -228,7 +228,8 @@ TEST_CASE("a preemption is encoded whole, in few bytes") {
 }
 
 TEST_CASE("unknown kinds and flags are not events") {
-  for (const uint64_t flags : {uint64_t{6}, uint64_t{7}, uint64_t{1} << 20, uint64_t{1} << 22, (uint64_t{1} << 7) | (uint64_t{1} << 21), UINT64_MAX}) {
+  for (const uint64_t flags : {uint64_t{6}, uint64_t{7}, uint64_t{1} << 20, uint64_t{1} << 22,
+                               (uint64_t{1} << 7) | (uint64_t{1} << 21), UINT64_MAX}) {
     RowWriter out;
     out.begin(1, 1);
     out.u(flags);
@@ -240,3 +241,5 @@ TEST_CASE("unknown kinds and flags are not events") {
     CHECK_FALSE(decode(in, event));
   }
 }
+
+}  // namespace redrive::logstore_event_test

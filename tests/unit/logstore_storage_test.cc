@@ -11,7 +11,7 @@
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::logstore_storage_test {
 
 namespace {
 
@@ -240,3 +240,5 @@ TEST_CASE("a FIFO in a file's place does not hang a reader") {
   CHECK_EQ(Trace::open(name).error().message, "cannot open " + journal + ": not a regular file");
   std::filesystem::remove_all(name);
 }
+
+}  // namespace redrive::logstore_storage_test

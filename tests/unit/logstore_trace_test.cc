@@ -12,7 +12,7 @@
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::logstore_trace_test {
 
 namespace {
 
@@ -620,3 +620,5 @@ TEST_CASE("journal records are what their encodings say, and nothing longer or s
   JournalRecord none;
   CHECK_FALSE(decode(RecordType::events, {}, none));
 }
+
+}  // namespace redrive::logstore_trace_test

@@ -6,7 +6,7 @@
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::logstore_volumes_test {
 
 namespace {
 
@@ -306,3 +306,5 @@ TEST_CASE("volumes: copies of files go with the last volume that names them") {
   REQUIRE(recording.writer->finish(sample::recording_end()));
   CHECK(check_trace(*opened(storage)).empty());
 }
+
+}  // namespace redrive::logstore_volumes_test

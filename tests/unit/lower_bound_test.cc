@@ -9,7 +9,7 @@
 #include "supervisor/evaluation/excess.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::lower_bound_test {
 
 namespace {
 
@@ -55,7 +55,7 @@ class Writer {
 };
 
 Decided decided_by(const Execution& execution, const char* policy, const PolicyParameters& limits,
-                   const Placement& placement = {}) {
+                   const CheckpointPlacement& placement = {}) {
   return decide(execution, *make_policy(policy, limits).value(), limits, placement);
 }
 
@@ -265,3 +265,5 @@ TEST_CASE("lower bound: no policy that promises a time keeps less") {
   }
   CHECK_GT(least_bytes, 0);
 }
+
+}  // namespace redrive::lower_bound_test

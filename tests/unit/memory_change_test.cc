@@ -5,7 +5,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::memory_change_test {
 
 namespace {
 
@@ -67,3 +67,5 @@ TEST_CASE("memory change: code is what is made executable, or lies where code wa
   CHECK_FALSE(overlap({{0x3000, 0x4000}, {0x5000, 0x8000}}, code));
   CHECK_FALSE(overlap({}, code));
 }
+
+}  // namespace redrive::memory_change_test

@@ -13,7 +13,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::message_store_test {
 
 namespace {
 
@@ -247,7 +247,7 @@ TEST_CASE("a parent waits while too many of the children are left") {
   }
   auto parent = std::async(std::launch::async, [&] {
     for (const EventRef& fork : forks) {
-      Birth birth;
+      ForkedChild birth;
       birth.stub.pid = children[fork.event];
       store.publish(fork, std::move(birth));
       ++published;
@@ -271,7 +271,7 @@ TEST_CASE("a birth is taken over once; those left over are ended") {
     const auto owner = made({}, {kA, kB}, 2);
     MessageStore& store = *owner;
     auto waiting = std::async(std::launch::async, [&] { return store.birth(kA); });
-    Birth never_taken, birth;
+    ForkedChild never_taken, birth;
     never_taken.stub.pid = left;
     store.publish(kB, std::move(never_taken));
     birth.stub.pid = taken;
@@ -349,3 +349,5 @@ TEST_CASE("a turn that cannot come is a deadlock, and all are told") {
   CHECK_FALSE(store.await_turn(2));
   CHECK_FALSE(waiting.get());
 }
+
+}  // namespace redrive::message_store_test

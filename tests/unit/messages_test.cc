@@ -14,7 +14,7 @@
 #include "tests/unit/fake_tracer.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::messages_test {
 
 namespace {
 
@@ -235,3 +235,5 @@ TEST_CASE("a birth is a message") {
   CHECK_EQ(recording.policy.asked,
            std::vector<std::string>{"send 1 0", "receive 2 0", "checkpoint 2 0", "receive 2 0"});
 }
+
+}  // namespace redrive::messages_test

@@ -9,7 +9,7 @@
 
 #include "supervisor/plan/certificate.h"
 
-using namespace redrive;
+namespace redrive::pace_test {
 
 namespace {
 
@@ -130,3 +130,5 @@ TEST_CASE("pace: the shortest, the longest and the most different replays are me
   // Replays that are alike are measured often enough to see how much they differ.
   CHECK_EQ(worth_measuring(std::vector(20, replay(1, 2, 0.1)), 1).size(), 4);
 }
+
+}  // namespace redrive::pace_test

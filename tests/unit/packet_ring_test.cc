@@ -15,7 +15,7 @@
 #include "base/fd.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::packet_ring_test {
 
 namespace {
 
@@ -115,3 +115,5 @@ TEST_CASE("a ring that no longer is mapped can be taken away") {
   CHECK_EQ(setsockopt(socket.fd.get(), SOL_PACKET, PACKET_RX_RING, &kNone, sizeof kNone), 0);
   CHECK_FALSE(PacketRing::map(socket.fd.get(), kRequest, 0));
 }
+
+}  // namespace redrive::packet_ring_test

@@ -10,7 +10,7 @@
 #include "supervisor/record/checkpoints/image_worker.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::page_buffers_test {
 
 namespace {
 
@@ -95,3 +95,5 @@ TEST_CASE("mappings are parsed from the text of maps, without those of the kerne
   CHECK(found[2].name.empty());
   CHECK(found[2].protection == PROT_NONE);
 }
+
+}  // namespace redrive::page_buffers_test

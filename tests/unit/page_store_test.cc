@@ -7,7 +7,7 @@
 #include "logstore/memory_storage.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::page_store_test {
 
 namespace {
 
@@ -100,3 +100,5 @@ TEST_CASE("places where no record begins are damage") {
   CHECK_EQ(read(store, {150}).error().status, Status::damaged);
   CHECK_EQ(read(store, {250}).error().status, Status::damaged);
 }
+
+}  // namespace redrive::page_store_test

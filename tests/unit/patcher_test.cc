@@ -11,7 +11,7 @@
 #include "checkpoint/address_space.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::patcher_test {
 
 // In the program's own file, and never executed.
 extern "C" const uint8_t redrive_test_own_call[];
@@ -244,3 +244,5 @@ TEST_CASE("instructions that do not trap are replaced where a file holds them") 
   TrapReplacement nothing(nullptr, {true, true});
   CHECK(nothing.sites_of(linker)->empty());
 }
+
+}  // namespace redrive::patcher_test

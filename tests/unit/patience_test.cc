@@ -3,7 +3,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::patience_test {
 
 namespace {
 
@@ -114,3 +114,5 @@ TEST_CASE("a unit of which a process has ended is not taken for one that uses le
   CHECK_FALSE(interrupts(patience, Due::soon, 0));
   CHECK(interrupts(patience, Due::soon, 10 * kMs));
 }
+
+}  // namespace redrive::patience_test

@@ -6,7 +6,7 @@
 #include "logstore/memory_storage.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::payload_file_test {
 
 namespace {
 
@@ -130,3 +130,5 @@ TEST_CASE("places without their payloads are damage") {
   REQUIRE_FALSE(file);
   CHECK_EQ(file.error().status, Status::damaged);
 }
+
+}  // namespace redrive::payload_file_test

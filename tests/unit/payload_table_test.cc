@@ -10,7 +10,7 @@
 #include "supervisor/replay/arrival_order.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::payload_table_test {
 using namespace std::chrono_literals;
 
 namespace {
@@ -172,3 +172,5 @@ TEST_CASE("arrivals have their turn in the order of their numbers") {
   order.break_off();
   CHECK(order.is_broken());
 }
+
+}  // namespace redrive::payload_table_test

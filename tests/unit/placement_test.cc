@@ -5,7 +5,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::placement_test {
 
 namespace {
 
@@ -159,3 +159,5 @@ TEST_CASE("placement: one that talks is called back when nobody needs home") {
   CHECK_EQ(machine.look(), 1);
   CHECK_EQ(machine.away(), 0);
 }
+
+}  // namespace redrive::placement_test

@@ -7,7 +7,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::plan_test {
 
 namespace {
 
@@ -315,3 +315,5 @@ TEST_CASE("a plan on a million messages takes well under a second") {
   CHECK_LT(seconds, 1.0);
 #endif
 }
+
+}  // namespace redrive::plan_test

@@ -6,7 +6,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::policy_test {
 
 namespace {
 
@@ -662,3 +662,5 @@ TEST_CASE("fewest-bytes: to be asked for a checkpoint before older events are to
   CHECK(policy->on_receive(1, 10, Tag{60}, 1000).keep == Keep::drop);
   CHECK_EQ(policy->on_send(1, 50, 1).critical_path_ns, 100);
 }
+
+}  // namespace redrive::policy_test

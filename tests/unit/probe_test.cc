@@ -10,7 +10,7 @@
 #include "tests/unit/nameless_file.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::probe_test {
 
 namespace {
 
@@ -103,3 +103,5 @@ TEST_CASE("a probe stops a thread at each state of a loop, from each state befor
   }
   CHECK(comparing > 0);
 }
+
+}  // namespace redrive::probe_test

@@ -15,7 +15,7 @@
 #include "base/fd.h"
 #include "tests/unit/unit_test.h"
 
-namespace redrive {
+namespace redrive::procfs_test {
 
 TEST_CASE("procfs: what it says of this process") {
   const ProcValues status = proc_status(getpid());
@@ -78,4 +78,4 @@ TEST_CASE("procfs: a process from its stop to its end, with a name that looks li
   CHECK(proc_threads(child).empty());
 }
 
-}  // namespace redrive
+}  // namespace redrive::procfs_test

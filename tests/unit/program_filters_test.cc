@@ -14,7 +14,7 @@
 
 #include "tests/unit/unit_test.h"
 
-namespace redrive {
+namespace redrive::program_filters_test {
 namespace {
 
 using Program = std::vector<sock_filter>;
@@ -168,4 +168,4 @@ TEST_CASE("calls that a filter always allows are told from those that it may for
 }
 
 }  // namespace
-}  // namespace redrive
+}  // namespace redrive::program_filters_test

@@ -8,7 +8,7 @@
 #include "tests/unit/simulation.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::promises_test {
 using namespace redrive::simulation;
 
 namespace {
@@ -716,3 +716,5 @@ TEST_CASE("promises: the checkers find planted bugs") {
     }
   }
 }
+
+}  // namespace redrive::promises_test

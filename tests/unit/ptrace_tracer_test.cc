@@ -12,7 +12,7 @@
 #include "tests/unit/fake_tracer.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::ptrace_tracer_test {
 
 namespace {
 
@@ -259,3 +259,5 @@ TEST_CASE("the fake names the youngest first, and lets time pass where nothing h
   CHECK_FALSE(tracer.has_stopped(11));
   CHECK((std::get<Stopped>(tracer.take_any()) == Stopped{10, Gone{{0, SIGKILL}}}));
 }
+
+}  // namespace redrive::ptrace_tracer_test

@@ -3,7 +3,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::race_test {
 
 namespace {
 
@@ -119,3 +119,5 @@ TEST_CASE("add_delivery: the breakpoint holds the message, unless that depends o
   REQUIRE_FALSE(late);
   CHECK_MESSAGE(late.error().message.find("depends on event 12 of unit 1") != std::string::npos, late.error().message);
 }
+
+}  // namespace redrive::race_test

@@ -4,7 +4,7 @@
 #include "supervisor/record/front/lifeline.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::recorded_processes_test {
 
 namespace {
 
@@ -39,3 +39,5 @@ TEST_CASE("more processes than there is room for are left out") {
   CHECK(all(recorded).size() == most);
   CHECK(all(recorded).count(5001) == 1);
 }
+
+}  // namespace redrive::recorded_processes_test

@@ -15,7 +15,7 @@
 #include "tests/unit/simulation.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::recorder_simulation_test {
 using namespace redrive::simulation;
 
 namespace {
@@ -155,3 +155,5 @@ TEST_CASE("the recorder on a simulated kernel logs what happened, in its order")
 TEST_CASE("the recorder on a simulated kernel: calls that are served in process") {
   run_all(SimulatedKernel::Calls::served);
 }
+
+}  // namespace redrive::recorder_simulation_test

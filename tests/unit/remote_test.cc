@@ -11,7 +11,7 @@
 
 #include "tests/unit/unit_test.h"
 
-namespace redrive {
+namespace redrive::remote_test {
 namespace {
 
 // A stopped, traced child with a page that it may not write to and one that it may not even read.
@@ -120,4 +120,4 @@ TEST_CASE("memory that is gone is told from memory that cannot be read") {
   CHECK(gone.gone());
 }
 
-}  // namespace redrive
+}  // namespace redrive::remote_test

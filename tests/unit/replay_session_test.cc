@@ -5,7 +5,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::replay_session_test {
 
 namespace {
 
@@ -173,3 +173,5 @@ TEST_CASE("replay session: no more pieces run at a time than there are processor
   CHECK_EQ(notebook.lines().front(), "begins 5");
   CHECK_EQ(notebook.lines().back(), "ends 0");
 }
+
+}  // namespace redrive::replay_session_test

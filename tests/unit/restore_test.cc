@@ -28,7 +28,7 @@
 #include "tests/unit/nameless_file.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::restore_test {
 
 namespace {
 
@@ -1117,3 +1117,5 @@ TEST_CASE("what the environment refuses during a restore is passed on") {
     CHECK_EQ(unit.error().message, "no such file");
   }
 }
+
+}  // namespace redrive::restore_test

@@ -7,7 +7,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::ring_entry_test {
 
 namespace {
 
@@ -146,3 +146,5 @@ TEST_CASE("ring entry: what must stop") {
   CHECK(fits(event));
   CHECK_FALSE(fits(event, true));  // it is to be shown
 }
+
+}  // namespace redrive::ring_entry_test

@@ -7,7 +7,7 @@
 #include "supervisor/tier/gate.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::ring_reader_test {
 
 namespace {
 
@@ -277,3 +277,5 @@ TEST_CASE("stretches are read where they were copied to, two batches at a time")
   REQUIRE_EQ(other.next(), Next::record);
   CHECK_EQ(text(other.pieces()[0]), "second");
 }
+
+}  // namespace redrive::ring_reader_test

@@ -6,7 +6,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::rows_test {
 
 namespace {
 
@@ -208,3 +208,5 @@ TEST_CASE("models and their use that are not known are refused") {
     CHECK_FALSE(in.ok());
   }
 }
+
+}  // namespace redrive::rows_test

@@ -13,7 +13,7 @@
 #include "supervisor/record/kernel/ptrace_tracer.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::seizer_test {
 
 namespace {
 
@@ -153,3 +153,5 @@ TEST_CASE("what has ended cannot be stopped") {
   Seizing seizing;
   CHECK_FALSE(seizing.seizer.stop_all({pid}));
 }
+
+}  // namespace redrive::seizer_test

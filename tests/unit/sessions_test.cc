@@ -12,7 +12,7 @@
 #include "supervisor/session/run_directory.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::sessions_test {
 
 namespace {
 
@@ -141,3 +141,5 @@ TEST_CASE("talks: counts by sender and receiver; ended units are forgotten in ti
   CHECK_LT(talks.all().size(), 1000);
   CHECK_EQ(talks.all().front().bytes, 150);
 }
+
+}  // namespace redrive::sessions_test

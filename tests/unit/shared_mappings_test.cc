@@ -13,7 +13,7 @@
 #include "base/page.h"
 #include "tests/unit/unit_test.h"
 
-namespace redrive {
+namespace redrive::shared_mappings_test {
 namespace {
 
 struct Object {
@@ -117,4 +117,4 @@ TEST_CASE("shared mappings: after random calls they are those that the kernel na
   munmap(area, kPages * kPageSize);
 }
 
-}  // namespace redrive
+}  // namespace redrive::shared_mappings_test

@@ -8,7 +8,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::shown_output_test {
 
 namespace {
 
@@ -87,3 +87,5 @@ TEST_CASE("shown output: nothing is shown twice, or by another thread's call") {
   output.call_ends(4, 5);
   CHECK_EQ(standard_output.text(), "hello");
 }
+
+}  // namespace redrive::shown_output_test

@@ -3,7 +3,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::signal_turns_test {
 
 namespace {
 
@@ -92,3 +92,5 @@ TEST_CASE("signal turns: a signal without a handler has its turn as well") {
   turns.got_on();
   CHECK_FALSE(turns.has_had(SIGCHLD));
 }
+
+}  // namespace redrive::signal_turns_test

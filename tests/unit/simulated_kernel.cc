@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "interceptors/patch_window.h"
+#include "supervisor/record/kernel/signal_turns.h"
 #include "tests/unit/simulated_tier.h"
 #include "tests/unit/unit_test.h"
 
@@ -17,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr uint64_t kPlace = 16, kInstruction = 2;  // bytes
+constexpr uint64_t kPlace = 16;  // bytes
 constexpr uint64_t kProgram = 0x400000, kHandler = 0x500000, kStack = 0x7fff0000, kFrame = 4096;
 
 // What the C library does not tell (linux/errno.h).
@@ -26,7 +28,6 @@ bool starts_again(int64_t result) { return result <= kErestartSys && result >= k
 
 // What every program does about signals: the first has its calls end with EINTR, and of the last each one counts.
 constexpr int kCaught = SIGUSR1, kRestarting = SIGALRM, kIgnored = SIGURG, kQueued = 40;
-constexpr int kFirstRealTime = 32;
 constexpr uint64_t kAllCaught = bit_of(kCaught) | bit_of(kRestarting) | bit_of(kQueued);
 
 constexpr size_t kMostBirths = 8;
@@ -123,7 +124,7 @@ SimulatedKernel::Task& SimulatedKernel::add(Process& process) {
   auto& task = tasks_[tid] = std::make_unique<Task>();
   task->tid = tid;
   task->process = &process;
-  task->regs.rip = kProgram + kInstruction;
+  task->regs.rip = kProgram + kSyscallSize;
   task->regs.rsp = kStack;
   task->regs.orig_rax = ~0ull;
   task->calls_left = kFewestCalls + static_cast<unsigned>(below(kMostCalls - kFewestCalls + 1));
@@ -367,7 +368,7 @@ void SimulatedKernel::compute(Task& task) {
   if (in_tier) return step_in_tier(task);
   if (regs.rip == task.loop_end && task.loops > 0 && !task.steps && static_cast<int64_t>(regs.rax) <= 0) {
     --task.loops;
-    regs.rip -= kInstruction;
+    regs.rip -= kSyscallSize;
     regs.rax = task.looped;
     return;
   }
@@ -395,7 +396,7 @@ void SimulatedKernel::enter(Task& task) {
   user_regs_struct& regs = task.regs;
   regs.orig_rax = regs.rax;
   regs.rax = static_cast<uint64_t>(-ENOSYS);
-  regs.rip += kInstruction;
+  regs.rip += kSyscallSize;
   regs.rcx = regs.rip;
   regs.r11 = regs.eflags;
 }
@@ -466,7 +467,7 @@ int SimulatedKernel::next_call(Task& task) {
       regs.rdx = regs.r10 = below(5);  // ms
       task.looped = one_in(3) ? SYS_epoll_wait : SYS_poll;
       task.loops = regs.rdx == 0 ? below(kMostLoops) : 0;
-      task.loop_end = regs.rip + kInstruction;
+      task.loop_end = regs.rip + kSyscallSize;
       return static_cast<int>(task.looped);
     case 2:
       if (borrows) return SYS_getppid;
@@ -633,7 +634,7 @@ void SimulatedKernel::return_to_user(Task& task) {
   const auto result = static_cast<int64_t>(regs.rax);
   if (static_cast<int64_t>(regs.orig_rax) >= 0 && starts_again(result)) {
     regs.rax = result == kErestartBlock ? SYS_restart_syscall : regs.orig_rax;
-    regs.rip -= kInstruction;
+    regs.rip -= kSyscallSize;
   }
   regs.orig_rax = ~0ull;
   task.at = Task::At::user;
@@ -656,7 +657,7 @@ void SimulatedKernel::handle_signal(Task& task, siginfo_t info) {
   if (static_cast<int64_t>(regs.orig_rax) >= 0 && starts_again(result)) {
     const bool again = result == kErestartNoIntr || (result == kErestartSys && info.si_signo != kCaught);
     regs.rax = again ? regs.orig_rax : static_cast<uint64_t>(-EINTR);
-    if (again) regs.rip -= kInstruction;
+    if (again) regs.rip -= kSyscallSize;
   }
   regs.orig_rax = ~0ull;
   if (info.si_signo == kQueued && info.si_code == SI_QUEUE) {
@@ -666,7 +667,7 @@ void SimulatedKernel::handle_signal(Task& task, siginfo_t info) {
   task.frames.push_back({regs, task.own_mask});
   task.signal_mask = task.own_mask |= bit_of(info.si_signo);
   regs.rsp -= kFrame;
-  regs.rip = kHandler + kInstruction;
+  regs.rip = kHandler + kSyscallSize;
   log(task, Logged::What::signal, info.si_signo);
   if (!std::exchange(task.steps, false)) return;
   task.siginfo = {};

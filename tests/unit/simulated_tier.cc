@@ -12,6 +12,7 @@
 #include <string>
 
 #include "interceptors/inprocess/spans.h"
+#include "interceptors/patch_window.h"
 #include "supervisor/record/kernel/tracer.h"
 #include "supervisor/tier/gate.h"
 #include "tests/unit/unit_test.h"
@@ -21,7 +22,6 @@ extern "C" const uint8_t redrive_gate_code[];
 namespace redrive {
 namespace {
 
-constexpr uint64_t kInstruction = 2;  // bytes
 constexpr uint64_t kReported = SYS_getpid;
 
 // What comes one after the other at `entry`; an instruction each.
@@ -154,7 +154,7 @@ SimulatedTier::Step SimulatedTier::inject(user_regs_struct& regs) {
     if (result < 0) break;
   }
   regs.rdi = static_cast<uint64_t>(result);
-  regs.rip = header().boundary - kInstruction;
+  regs.rip = header().boundary - kSyscallSize;
   return Step::on;
 }
 
@@ -260,7 +260,7 @@ bool SimulatedTier::begin(user_regs_struct& regs, Frame& frame, std::chrono::ste
   s.phase = gate::Phase::kernel;
   regs.rbx = sleeps ? s.sleeps : 0;
   if (sleeps) __atomic_store_n(&s.asleep, s.sleeps, __ATOMIC_SEQ_CST);
-  regs.rip = sleeps ? header().sleeps : header().executed - kInstruction;
+  regs.rip = sleeps ? header().sleeps : header().executed - kSyscallSize;
   frame.in_kernel = true;
   return true;
 }
@@ -324,11 +324,11 @@ SimulatedTier::Step SimulatedTier::step(user_regs_struct& regs, Frame& frame,
   const gate::Header& at = header();
   if (regs.rip == at.inject) return inject(regs);
   gate::Slot& s = *slot();
-  if (regs.rip == at.executed - kInstruction) return Step::call;
+  if (regs.rip == at.executed - kSyscallSize) return Step::call;
   if (regs.rip == at.executed) {
     if (regs.rbx && !end_sleep(s, regs.rbx)) {
       regs.rdi = regs.rax;
-      regs.rip = at.boundary - kInstruction;
+      regs.rip = at.boundary - kSyscallSize;
     } else {
       regs.rbx = 0;
       ++regs.rip;
@@ -340,12 +340,12 @@ SimulatedTier::Step SimulatedTier::step(user_regs_struct& regs, Frame& frame,
     frame.in_kernel = false;
     s.target = s.site;
     regs.rip = record_result(regs, frame) ? at.entry + kStamps : at.leave;
-  } else if (regs.rip == at.boundary - kInstruction) {
+  } else if (regs.rip == at.boundary - kSyscallSize) {
     regs.rax = kReported;
     return Step::report;
   } else if (regs.rip == at.sleeps) {
     const bool stays = (s.others_wait || s.want_stop) && end_sleep(s, regs.rbx);
-    regs.rip = stays ? at.leave : at.executed - kInstruction;
+    regs.rip = stays ? at.leave : at.executed - kSyscallSize;
     if (!stays) return Step::on;
     s.phase = gate::Phase::before;
     s.pending = 0;
@@ -381,7 +381,7 @@ SimulatedTier::Step SimulatedTier::step(user_regs_struct& regs, Frame& frame,
         return Step::served;
       case kReturns:
         s.regs.r11 = s.regs.flags;
-        s.target = s.want_stop ? at.boundary - kInstruction : s.site + kInstruction;
+        s.target = s.want_stop ? at.boundary - kSyscallSize : s.site + kSyscallSize;
         regs.rip = at.leave;
         break;
       default:

@@ -11,7 +11,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::simulation_test {
 using namespace redrive::simulation;
 
 namespace {
@@ -303,3 +303,5 @@ TEST_CASE("simulation: the checker finds a planner that forgets a dependence or 
     CHECK(complains([&](uint64_t seed) { return check_plans(simulate(seed, "none", true), planner); }));
   }
 }
+
+}  // namespace redrive::simulation_test

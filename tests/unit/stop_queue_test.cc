@@ -6,7 +6,7 @@
 #include "tests/unit/fake_tracer.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::stop_queue_test {
 
 namespace {
 
@@ -100,3 +100,5 @@ TEST_CASE("a stop that is awaited is handled in its turn, and only once") {
   CHECK_FALSE(queue.holds(12));
   CHECK((take_all(queue) == std::vector{Stopped{10, SyscallEntry{}}, Stopped{11, Interrupted{}}}));
 }
+
+}  // namespace redrive::stop_queue_test

@@ -10,7 +10,7 @@
 
 #include "tests/unit/run_filter.h"
 
-using namespace redrive;
+namespace redrive::stub_filter_test {
 
 namespace {
 
@@ -99,3 +99,5 @@ TEST_CASE("a stub's filter lets the tier wait for a short time only") {
   CHECK_EQ(waits(FUTEX_LOCK_PI, kTier.patience), SECCOMP_RET_TRACE);
   CHECK_EQ(waits(FUTEX_WAIT_BITSET, kTier.patience), SECCOMP_RET_TRACE);
 }
+
+}  // namespace redrive::stub_filter_test

@@ -29,7 +29,7 @@
 
 #include "tests/unit/syscall_probe.h"
 
-namespace redrive {
+namespace redrive::syscall_kernel_test {
 namespace {
 
 Fd make_file(std::string_view content = kText) {
@@ -563,4 +563,4 @@ TEST_CASE("ioctl") {
 }
 
 }  // namespace
-}  // namespace redrive
+}  // namespace redrive::syscall_kernel_test

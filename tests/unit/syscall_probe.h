@@ -86,7 +86,7 @@ CallArgs call_args(T... values) {
   return {word(values)...};
 }
 
-struct Probe {
+struct SyscallProbe {
   CallArgs args{};
   int64_t result = 0;
   std::vector<Span> in, out;
@@ -111,7 +111,7 @@ struct Probe {
 };
 
 // The position of the byte, relative to the argument below it.
-inline std::string place(const Probe& probe, const uint8_t* byte) {
+inline std::string place(const SyscallProbe& probe, const uint8_t* byte) {
   int nearest = -1;
   for (int i = 0; i < 6; ++i) {
     if (probe.args[i] <= word(byte) && (nearest < 0 || probe.args[i] > probe.args[nearest])) nearest = i;
@@ -127,11 +127,11 @@ inline int64_t raw_syscall(int64_t number, const CallArgs& a) {
 
 // `set_up` puts the call's memory into the arena and prepares whatever else the kernel needs; it runs once for each
 // pattern.
-inline Probe probe(int64_t number, const std::function<CallArgs(Arena&)>& set_up) {
+inline SyscallProbe probe(int64_t number, const std::function<CallArgs(Arena&)>& set_up) {
   static Arena arena;
   auto memory = Memory::open(getpid());
   REQUIRE(memory);
-  Probe probe;
+  SyscallProbe probe;
   for (const uint8_t pattern : {0xa5, 0x5a}) {
     arena.fill(pattern);
     probe.args = set_up(arena);
@@ -186,7 +186,7 @@ inline Pair full_pipe(std::string_view text = kText) {
   return pipe;
 }
 // Arguments, one of which, at place `at`, is `size` bytes of memory.
-inline Probe with_buffer(int64_t number, CallArgs args, int at, size_t size) {
+inline SyscallProbe with_buffer(int64_t number, CallArgs args, int at, size_t size) {
   return probe(number, [=](Arena& arena) {
     CallArgs made = args;
     made[at] = word(arena.bytes(size));

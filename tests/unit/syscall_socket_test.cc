@@ -7,7 +7,7 @@
 
 #include "tests/unit/syscall_probe.h"
 
-namespace redrive {
+namespace redrive::syscall_socket_test {
 namespace {
 
 sockaddr_in loopback() {
@@ -225,4 +225,4 @@ TEST_CASE("sendmsg reads its header, name, vectors, payload and control data") {
 }
 
 }  // namespace
-}  // namespace redrive
+}  // namespace redrive::syscall_socket_test

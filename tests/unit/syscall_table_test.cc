@@ -24,7 +24,7 @@
 #include "tests/unit/run_filter.h"
 #include "tests/unit/syscall_probe.h"
 
-namespace redrive {
+namespace redrive::syscall_table_test {
 namespace {
 
 std::vector<int> numbers_in_gate() {
@@ -356,4 +356,4 @@ TEST_CASE("the kernel accepts the filter") {
 }
 
 }  // namespace
-}  // namespace redrive
+}  // namespace redrive::syscall_table_test

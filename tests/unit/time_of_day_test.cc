@@ -6,7 +6,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::time_of_day_test {
 
 namespace {
 
@@ -100,3 +100,5 @@ TEST_CASE("an interval ran at a moment if its bounds say that it may have") {
   CHECK(IntervalTimes{WallTime{1000, 0}, std::nullopt}.ran_at(1'000'000));
   CHECK_FALSE(IntervalTimes{}.ran_at(1000));
 }
+
+}  // namespace redrive::time_of_day_test

@@ -6,7 +6,7 @@
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::trace_additions_test {
 
 namespace {
 
@@ -222,3 +222,5 @@ TEST_CASE("payloads that do not fit their receive are damage") {
   REQUIRE_FALSE(read);
   CHECK_EQ(read.error().message, "/t/payloads/1.seg: offset 66: a payload is too short");
 }
+
+}  // namespace redrive::trace_additions_test

@@ -9,7 +9,7 @@
 #include "tests/unit/fake_tracer.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::tracee_calls_test {
 
 namespace {
 
@@ -113,3 +113,5 @@ TEST_CASE("a syscall instruction in the vDSO") {
   CHECK_EQ(vdso_syscall(*memory, at), at + 300);
   CHECK_EQ(vdso_syscall(*memory, 0), 0);
 }
+
+}  // namespace redrive::tracee_calls_test

@@ -9,7 +9,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::transport_test {
 
 namespace {
 
@@ -94,3 +94,5 @@ TEST_CASE("transport: options of mpirun and mpiexec choose") {
   CHECK_FALSE(is_chosen(btl, {"./app", "btl"}));
   CHECK_FALSE(is_chosen(btl, {"mpirun", "-x", "OMPI_MCA_btl_tcp_if_include=lo", "./app"}));
 }
+
+}  // namespace redrive::transport_test

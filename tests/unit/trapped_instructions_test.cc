@@ -9,7 +9,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::trapped_instructions_test {
 
 namespace {
 
@@ -69,3 +69,5 @@ TEST_CASE(
            }),
            0);
 }
+
+}  // namespace redrive::trapped_instructions_test

@@ -6,7 +6,7 @@
 #include "supervisor/record/kernel/tracer.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::triggers_test {
 
 namespace {
 
@@ -147,3 +147,5 @@ TEST_CASE("triggers: a pattern is found once, although its line goes on") {
   CHECK_FALSE(triggers.take());
   CHECK_FALSE(Triggers({parsed("crash")}, now).watch_writes());
 }
+
+}  // namespace redrive::triggers_test

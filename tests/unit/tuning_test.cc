@@ -3,7 +3,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::tuning_test {
 
 namespace {
 
@@ -40,3 +40,5 @@ TEST_CASE("a bound that is shorter than restores is refused, whatever T is given
   REQUIRE(given);
   CHECK_EQ(given->critical_path_s, 1.0);
 }
+
+}  // namespace redrive::tuning_test

@@ -7,7 +7,7 @@
 #include "supervisor/service/drop_in.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::unit_file_test {
 
 namespace {
 
@@ -155,3 +155,5 @@ TEST_CASE("drop-ins: words are quoted for systemd") {
   CHECK_EQ(quote_for_systemd("a\"b\\"), "\"a\\\"b\\\\\"");
   CHECK_EQ(quote_for_systemd(""), "\"\"");
 }
+
+}  // namespace redrive::unit_file_test

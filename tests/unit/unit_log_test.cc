@@ -6,7 +6,7 @@
 #include "logstore/memory_storage.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::unit_log_test {
 
 namespace {
 
@@ -432,3 +432,5 @@ TEST_CASE("events have the time at which they were complete, and a series that o
   }
   CHECK(ms == std::vector<uint64_t>{1010, 1020, 1070, 1080, 1090});
 }
+
+}  // namespace redrive::unit_log_test

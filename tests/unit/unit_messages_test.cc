@@ -5,7 +5,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::unit_messages_test {
 
 namespace {
 
@@ -80,3 +80,5 @@ TEST_CASE("unit messages: places in the store's table, for those that an interva
   CHECK_EQ((*places)[1].message, *first);
   CHECK_FALSE(receives.places_of(receive({part(kFirst, 0, "h"), part(kFirst + 1, 0, "x")})));
 }
+
+}  // namespace redrive::unit_messages_test

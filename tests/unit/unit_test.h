@@ -1,6 +1,4 @@
-// Includes doctest. Include this last: doctest has a CHECK of its own, which in tests replaces that of base/check.h.
+// What every unit test includes.
 #pragma once
 
-#include "base/check.h"
-#undef CHECK
 #include <doctest/doctest.h>

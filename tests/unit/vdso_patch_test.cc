@@ -16,7 +16,7 @@
 #include "supervisor/record/attach/attachable.h"
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::vdso_patch_test {
 
 TEST_CASE("a vDSO is patched and restored in place") {
   const Address start = vdso_address(getpid());
@@ -112,3 +112,5 @@ TEST_CASE("attaching is refused before anything is touched") {
   waitpid(child, nullptr, 0);
   CHECK_EQ(attachable_tree(child).error().message, "there is no process " + std::to_string(child));
 }
+
+}  // namespace redrive::vdso_patch_test

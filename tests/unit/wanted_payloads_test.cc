@@ -5,7 +5,7 @@
 
 #include "tests/unit/unit_test.h"
 
-using namespace redrive;
+namespace redrive::wanted_payloads_test {
 
 namespace {
 
@@ -43,3 +43,5 @@ TEST_CASE("wanted payloads: an error ends it") {
   wanted.add(5, {part(0)});
   CHECK_FALSE(wanted.take(6, read, [](EventIndex, const Bytes&) -> Result<void> { return {}; }));
 }
+
+}  // namespace redrive::wanted_payloads_test

@@ -9,7 +9,7 @@
 #include <functional>
 #include <memory>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "supervisor/record/checkpoints/image_worker.h"
 #include "supervisor/record/checkpoints/intervals.h"
 #include "supervisor/record/checkpoints/page_buffers.h"
@@ -111,7 +111,7 @@ std::vector<Attacher::Mapped> Attacher::make_units(const AttachableTree& tree) {
   for (const pid_t pid : stopped_processes(tree.roots)) {
     const auto found = std::find_if(tree.processes.begin(), tree.processes.end(),
                                     [&](const Attachable& process) { return process.pid == pid; });
-    CHECK(found != tree.processes.end());  // look_again() has added it
+    ASSERT(found != tree.processes.end());  // look_again() has added it
     for (const Mapping& mapping : found->mappings) {
       if (mapping.shared && (mapping.protection & PROT_WRITE)) changeable.emplace(mapping.device, mapping.inode);
     }

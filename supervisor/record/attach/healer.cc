@@ -1,5 +1,6 @@
 #include "supervisor/record/attach/healer.h"
 
+#include <asm/prctl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -23,7 +24,6 @@
 namespace redrive {
 namespace {
 
-constexpr uint64_t kArchSetCpuid = 0x1012;
 constexpr int kTries = 5;
 
 bool lives(pid_t pid) {
@@ -181,7 +181,7 @@ Result<void> Healer::heal(Tracer& tracer, TraceeCalls& calls, pid_t pid, const s
       return calls.call_at({tid, held}, patch.syscall_instruction(), regs, number, args);
     };
     TRY(call(SYS_prctl, {PR_SET_TSC, PR_TSC_ENABLE}));
-    TRY(call(SYS_arch_prctl, {kArchSetCpuid, 1}));
+    TRY(call(SYS_arch_prctl, {ARCH_SET_CPUID, 1}));
     if (tid == pid) {
       for (const pid_t copy : ended_copies(pid)) {
         TRY(call(SYS_wait4, {static_cast<uint64_t>(pid_in_own_namespace(copy)), 0, __WALL | WNOHANG, 0}));

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 namespace {
@@ -45,7 +45,7 @@ Result<void> make_lifeline() {
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-  CHECK(pthread_mutex_init(&g_lifeline->lock, &attributes) == 0);
+  ASSERT(pthread_mutex_init(&g_lifeline->lock, &attributes) == 0);
   return {};
 }
 

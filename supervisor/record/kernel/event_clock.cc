@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "supervisor/tier/gate_arena.h"
 
 namespace redrive {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "base/assert.h"
 
 namespace redrive {
 
@@ -64,7 +64,7 @@ void IntervalClock::go_to(const Reading& reading) {
 }
 
 void IntervalClock::begin_served(std::vector<Reading> readings, uint64_t call_ns) {
-  CHECK(!readings.empty());
+  ASSERT(!readings.empty());
   readings_ = std::move(readings);
   next_reading_ = 0;
   call_ns_ = call_ns;

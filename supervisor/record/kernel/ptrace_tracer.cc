@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "base/procfs.h"
 #include "base/remote.h"
 #include "checkpoint/stub.h"
@@ -108,7 +108,7 @@ Stop stop_of(int status, unsigned long message) {
     default:
       break;
   }
-  CHECK(event_of(status) == PTRACE_EVENT_EXIT);  // no other events are asked for
+  ASSERT(event_of(status) == PTRACE_EVENT_EXIT);  // no other events are asked for
   return Exiting{end_of(static_cast<int>(message))};
 }
 

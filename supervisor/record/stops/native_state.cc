@@ -1,5 +1,6 @@
 #include "supervisor/record/stops/native_state.h"
 
+#include <asm/prctl.h>
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -22,7 +23,6 @@
 namespace redrive {
 namespace {
 
-constexpr uint64_t kArchSetCpuid = 0x1012;
 constexpr uint64_t kUnregister = 1;  // RSEQ_FLAG_UNREGISTER
 constexpr uint64_t kRedZone = 128;   // below the stack pointer
 
@@ -250,7 +250,7 @@ Result<void> NativeState::take(Thread& thread) {
     ASSIGN_OR_RETURN(const int64_t set, call(thread, SYS_prctl, {PR_SET_TSC, PR_TSC_SIGSEGV}));
     if (set != 0) return Error{"the counter cannot be made to trap (prctl(2), PR_SET_TSC)"};
   }
-  if (limits_.traps.cpuid) TRY(call(thread, SYS_arch_prctl, {kArchSetCpuid, 0}));
+  if (limits_.traps.cpuid) TRY(call(thread, SYS_arch_prctl, {ARCH_SET_CPUID, 0}));
   return {};
 }
 
@@ -264,7 +264,7 @@ bool NativeState::take_program(Thread& thread, user_regs_struct& regs) {
     return true;
   }
   // execve switched cpuid faulting off.
-  if (limits_.traps.cpuid && !call(thread, SYS_arch_prctl, {kArchSetCpuid, 0})) return false;
+  if (limits_.traps.cpuid && !call(thread, SYS_arch_prctl, {ARCH_SET_CPUID, 0})) return false;
   no_call(regs);
   tracer_.set_regs(thread.tid, regs);
   return true;
@@ -326,7 +326,7 @@ void NativeState::give_back(Thread& thread) {
   if (CPU_COUNT(&thread.processors)) sched_setaffinity(thread.tid, sizeof thread.processors, &thread.processors);
   const uint64_t mode = thread.counter_mode ? thread.counter_mode : PR_TSC_ENABLE;
   if (limits_.traps.counter && !call(thread, SYS_prctl, {PR_SET_TSC, mode})) return;
-  if (limits_.traps.cpuid && !call(thread, SYS_arch_prctl, {kArchSetCpuid, 1})) return;
+  if (limits_.traps.cpuid && !call(thread, SYS_arch_prctl, {ARCH_SET_CPUID, 1})) return;
   if (const auto& area = thread.rseq) {
     static_cast<void>(call(thread, SYS_rseq, {area->address, area->length, 0, area->signature}));
   }

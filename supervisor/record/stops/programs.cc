@@ -1,5 +1,6 @@
 #include "supervisor/record/stops/programs.h"
 
+#include <asm/prctl.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -26,8 +27,6 @@
 
 namespace redrive {
 namespace {
-
-constexpr uint64_t kArchSetCpuid = 0x1012;
 
 constexpr size_t kMaxCommand = 200, kMaxArguments = 4096;
 
@@ -187,7 +186,7 @@ void Programs::begin_program(Thread& thread) {
     if (arena_ && !map_gate(thread, regs, vdso, mappings)) return;
     // execve switched cpuid faulting off.
     const Address site = limits_.traps.cpuid ? vdso_syscall(process.memory, vdso) : 0;
-    if (site && !calls_.call_at(caller_of(thread), site, regs, SYS_arch_prctl, {kArchSetCpuid, 0})) return;
+    if (site && !calls_.call_at(caller_of(thread), site, regs, SYS_arch_prctl, {ARCH_SET_CPUID, 0})) return;
     regs.orig_rax = ~0ull;
     tracer_.set_regs(thread.tid, regs);
   }

@@ -47,7 +47,7 @@ class ServedCalls {
   // Call this before a decision that may rest on what is a tick old. Without that thread, it is drain().
   void settle() REQUIRES(recorded);
   // For parts that are entered only by a record loop that has the right.
-  void check_taken_back() const ASSERTS(recorded) { CHECK(!event_maker_ || event_maker_->idle()); }
+  void check_taken_back() const ASSERTS(recorded) { ASSERT(!event_maker_ || event_maker_->idle()); }
 
   // Empties the ring of what was taken off it, if no other thread of the unit runs user code. The thread is stopped at
   // a syscall, not in the middle of the code that writes records.

@@ -77,8 +77,8 @@ void StopHandler::handle(Thread& thread, const Stop& stop) {
                  [&](const GroupStop& stopped) REQUIRES(recorded) { group_stop(thread, stopped.signal); },
                  [&](const Interrupted&) REQUIRES(recorded) { interrupted(thread); },
                  [&](const Exiting& exiting) REQUIRES(recorded) { ends_.exits(thread, exiting.end); },
-                 [](const Exec&) { CHECK(!"an exec is handled before"); },
-                 [](const Gone&) { CHECK(!"an end is handled before"); },
+                 [](const Exec&) { ASSERT(!"an exec is handled before"); },
+                 [](const Gone&) { ASSERT(!"an end is handled before"); },
              },
              stop);
 }

@@ -11,7 +11,7 @@
 #include <array>
 #include <utility>
 
-#include "base/check.h"
+#include "base/assert.h"
 #include "logstore/trace.h"
 
 namespace redrive {
@@ -42,7 +42,7 @@ class UnitLog {
   // Where result, writes and so on of a syscall's exit belong: its open entry, or an event of its own if another came
   // between. close() says that it is complete, and for how many calls it stands: `times` and `cycle`, as in Event.
   Event& closing(ThreadSerial thread, int32_t number) {
-    CHECK(!exit_);
+    ASSERT(!exit_);
     if (Event* entry = open_of(thread)) return *entry;
     exit_ = blank();
     exit_->kind = EventKind::exit;
@@ -66,7 +66,7 @@ class UnitLog {
       complete_ = std::exchange(exit_, nullptr);
       return;
     }
-    CHECK(open_);
+    ASSERT(open_);
     Event& event = *std::exchange(open_, nullptr);
     event.time = now_;
     if (test && event.result <= 0) {
@@ -121,7 +121,7 @@ class UnitLog {
       event.clear();
       return &event;
     }
-    CHECK(!"an event was not closed");
+    ASSERT(!"an event was not closed");
     return nullptr;
   }
   // Whether the calls of both are the same.

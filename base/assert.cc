@@ -1,4 +1,4 @@
-#include "base/check.h"
+#include "base/assert.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -8,11 +8,11 @@ namespace {
 std::string (*g_describe)() = nullptr;
 }
 
-void set_check_context(std::string (*describe)()) { g_describe = describe; }
+void set_assertion_context(std::string (*describe)()) { g_describe = describe; }
 
-void check_failed(const char* file, int line, const char* condition) {
+void assertion_failed(const char* file, int line, const char* condition) {
   const std::string context = g_describe ? g_describe() : std::string();
-  std::fprintf(stderr, "redrive: bug: %s:%d: CHECK(%s) failed%s%s\n", file, line, condition,
+  std::fprintf(stderr, "redrive: bug: %s:%d: ASSERT(%s) failed%s%s\n", file, line, condition,
                context.empty() ? "" : "; ", context.c_str());
   std::abort();
 }
