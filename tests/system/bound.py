@@ -104,7 +104,7 @@ def repaired(ctx):
     redrive_once(ctx)
 
 
-@test("bound/prepared")
+@test("bound/prepared", slow=True)
 def prepared(ctx):
     """prepare repairs as well."""
     record(ctx, talkers(ctx, "--virtual"))
@@ -122,7 +122,7 @@ def prepared(ctx):
     redrive_once(ctx)
 
 
-@test("bound/interrupted")
+@test("bound/interrupted", slow=True)
 def interrupted(ctx):
     """Ctrl-C during the repair ends it, not the trace; the exit status is the program's."""
     interrupt_repair(ctx, to_group=True)

@@ -135,7 +135,7 @@ def register():
         if not check_ordered_breakpoints(ctx):
             raise Failure("nothing was received before any breakpoint")
 
-    @test("breakpoints/ordered_mesh", timeout_s=300)
+    @test("breakpoints/ordered_mesh", timeout_s=300, slow=True)
     def ordered_mesh(ctx):
         record(ctx, socket_job(ctx, "mesh", (4, "800i")))
         check_ordered_breakpoints(ctx)

@@ -329,7 +329,7 @@ for program, least in (("stress_threads", 1), ("shared_memory", 2), ("fork_tree"
         check_images(ctx, least)
 
 
-@test("cores/virtual")
+@test("cores/virtual", slow=True)
 def without_images(ctx):
     """Where an interval begins without an image, as at a fork, it is re-driven to there."""
     record(ctx, job_of(ctx, "fork_tree", record_options=("--virtual", "--checkpoint-period", "20ms")))

@@ -75,7 +75,7 @@ def threads(ctx):
     expect_same(ctx)
 
 
-@test("engines/python", timeout_s=300)
+@test("engines/python", timeout_s=300, slow=True)
 def python(ctx):
     """An interpreter that takes memory all the time, and memory that could be shared."""
     record(ctx, "/usr/bin/python3", "p.py", p_py=ALLOCATING)

@@ -402,7 +402,7 @@ def check_flat(seen, keep_s, settled_s):
                 raise Failure(f"{name}: the {what} grows from {before} to {after} bytes after {settled_s} s, with a window of {keep_s} s")
 
 
-@test("keep/services", timeout_s=300)
+@test("keep/services", timeout_s=300, slow=True)
 def services(ctx):
     """A window of servers at work, for a short time: everything replays, and so do snapshots that were taken meanwhile. tests/bench/soak.py takes an hour."""
     seen = soak(ctx, seconds=24, keep_s=6, snapshots=1)

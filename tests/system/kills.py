@@ -214,5 +214,5 @@ def register(kind, kill, some, many):
 
 for workload in WORKLOADS:
     register(f"recorders_{workload}", lambda ctx, count, seed, name=workload: kill_recorders(ctx, name, count, seed), 2, 200)
-register("preparers", kill_preparers, 2, 50)
+register("preparers", kill_preparers, 1, 50)
 register("removers", kill_removers, 5, 50)

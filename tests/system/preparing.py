@@ -99,7 +99,7 @@ def bounds(ctx):
         raise Failure(f"what was prepared already is made again: {again}")
 
 
-@test("preparing/policies", timeout_s=240)
+@test("preparing/policies", timeout_s=240, slow=True)
 def policies(ctx):
     """With all messages, every interval replays alone; with an isolated group, the group replays without the rest."""
     record_virtually(ctx, mesh(ctx))

@@ -108,8 +108,9 @@ def exercise_every_row(ctx, sources):
         raise Failure(f"excused, but exercised or not in the table: {', '.join(sorted(wrong))}")
 
 
-# With each call stopped, these take 10 s and more: `make check-all` runs them.
-SLOW_WITH_STOPS = ("segments", "many_shared", "poll_cycles", "series_checkpoints", "changed_groups", "preempted", "floating_point",
+# `make check-all` runs these, and those that take 10 s and more with each call stopped.
+SLOW = ("many_shared",)
+SLOW_WITH_STOPS = (*SLOW, "segments", "poll_cycles", "series_checkpoints", "changed_groups", "preempted", "floating_point",
                    "signals_meant_for_others", "killed_anywhere", "joins_beside_births", "fork_pending", "waits_for_all",
                    "short_connections")
 
@@ -117,9 +118,8 @@ SLOW_WITH_STOPS = ("segments", "many_shared", "poll_cycles", "series_checkpoints
 def register():
     sources = sorted([*(TESTS / "programs").glob("*.c"), *(TESTS / "programs").glob("*.cc")])
     for source in sources:
-        test(f"programs/{source.stem}", timeout_s=180)(lambda ctx, source=source: run_program(ctx, source))
-        slow = source.stem in SLOW_WITH_STOPS
-        test(f"stops/{source.stem}", timeout_s=180, slow=slow)(lambda ctx, source=source: run_program_with_stops(ctx, source))
+        test(f"programs/{source.stem}", timeout_s=180, slow=source.stem in SLOW)(lambda ctx, source=source: run_program(ctx, source))
+        test(f"stops/{source.stem}", timeout_s=180, slow=source.stem in SLOW_WITH_STOPS)(lambda ctx, source=source: run_program_with_stops(ctx, source))
     for libc in OTHER_LIBCS:
         for name in WITH_OTHER_LIBCS:
             test(f"{libc}/{name}", timeout_s=60)(lambda ctx, libc=libc, name=name: run_with_other_libc(ctx, libc, name))

@@ -153,7 +153,7 @@ def producer_consumer(ctx):
     cycle(ctx, Job(["./producer_consumer", "3000", "300"], prepare=copy_into(binary)), bound_s=BOUND_S)
 
 
-@test("real/mesh", timeout_s=300)
+@test("real/mesh", timeout_s=300, slow=True)
 def mesh(ctx):
     cycle(ctx, Job(["./mesh", "4", "800i"], prepare=copy_into(workload(ctx.options, "mesh"))), bound_s=BOUND_S)
 

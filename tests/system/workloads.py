@@ -56,7 +56,7 @@ def register():
 register()
 
 
-@test("workloads/sixteen_ranks", timeout_s=120)
+@test("workloads/sixteen_ranks", timeout_s=120, slow=True)
 def sixteen_ranks(ctx):
     """Sixteen ranks on the one processor of a recording, most of which poll: each has its turn. With the youngest first, rank 0 and mpirun
     waited for minutes."""

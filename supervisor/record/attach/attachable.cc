@@ -22,7 +22,7 @@
 namespace redrive {
 namespace {
 
-constexpr int kLooks = 50;
+constexpr int kLooks = 400;  // with these pauses, on a busy machine
 constexpr auto kBetweenLooks = std::chrono::milliseconds(5);
 
 std::string link_of(const std::string& path) {
@@ -128,7 +128,9 @@ Result<void> check_sharing(pid_t pid) {
   const pid_t parent = parent_of(pid);
   for (const auto& [kind, what] : {std::pair{KCMP_VM, "memory"}, std::pair{KCMP_FILES, "descriptors"}}) {
     if (syscall(SYS_kcmp, parent, pid, kind, 0, 0) != 0) continue;
-    return cannot_attach(pid, fmt::format("it shares its {} with its parent, {}", what, describe_process(parent)));
+    return cannot_attach(
+        pid, fmt::format("it shares its {} with its parent, {} (if vfork(2) has just made it, try again)", what,
+                         describe_process(parent)));
   }
   return {};
 }
