@@ -289,19 +289,19 @@ void go_on_behind(const LeftBehind& left, const std::string& directory) {
 }
 
 // What is recorded: a program that is run, or a process that runs already.
-struct Recorded {
+struct RecordedCommand {
   std::string program;  // its path
   std::vector<std::string> command;
 };
 
-Result<Recorded> recorded_of(const RecordOptions& options) {
+Result<RecordedCommand> recorded_command(const RecordOptions& options) {
   if (options.pid) {
     std::istringstream words(command_of(options.pid));
     const std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
-    return Recorded{command.empty() ? std::string() : command.front(), command};
+    return RecordedCommand{command.empty() ? std::string() : command.front(), command};
   }
   ASSIGN_OR_RETURN(const std::string program, find_program(options.command.front()));
-  return Recorded{program, options.command};
+  return RecordedCommand{program, options.command};
 }
 
 // Nothing was recorded.
@@ -324,7 +324,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
   // and freed in another leaves gaps in all of them, and a recording that goes on for hours would grow.
   constexpr int kArenas = 2;
   if (options.keeps_window()) mallopt(M_ARENA_MAX, kArenas);
-  ASSIGN_OR_RETURN(const Recorded subject, recorded_of(options));
+  ASSIGN_OR_RETURN(const RecordedCommand subject, recorded_command(options));
   const std::string& program = subject.program;
   ASSIGN_OR_RETURN(const PolicyInfo* info, find_policy(options.policy));
   ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options, *info));

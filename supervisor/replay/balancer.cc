@@ -20,8 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kBalancing = std::chrono::milliseconds(2);
-constexpr auto kGetsOn = std::chrono::seconds(1);
+constexpr auto kBalancePeriod = std::chrono::milliseconds(2);
+constexpr auto kStalledAfter = std::chrono::seconds(1);
 constexpr unsigned kIdleLooks = 4;  // each so many looks at which a processor is free, it is asked who waits
 // A processor on which less than this part of the time was used is free; who used more than this computes.
 constexpr double kFree = 0.3, kComputes = 0.15;
@@ -215,13 +215,14 @@ void Balancer::run() {
   const Lock lock(mutex_);
   while (!is_over_) {
     const bool balances = several && seats_.size() > 1;
-    changed_.wait_for(mutex_, balances ? std::chrono::nanoseconds(kBalancing) : std::chrono::nanoseconds(kGetsOn));
+    changed_.wait_for(mutex_,
+                      balances ? std::chrono::nanoseconds(kBalancePeriod) : std::chrono::nanoseconds(kStalledAfter));
     const auto now = Clock::now();
-    if (balances && now - looked >= kBalancing) {
+    if (balances && now - looked >= kBalancePeriod) {
       move_some(static_cast<uint64_t>(std::chrono::nanoseconds(now - looked).count()));
       looked = now;
     }
-    if (now - got_on < kGetsOn) continue;
+    if (now - got_on < kStalledAfter) continue;
     const uint64_t progress = progress_();
     if (progress == std::exchange(before, progress)) release_all(processors_);
     got_on = now;

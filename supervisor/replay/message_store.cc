@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kDoubt = 100ms;      // after which a waiter checks whether what it waits for can still come
+constexpr auto kRecheck = 100ms;    // after which a waiter checks whether what it waits for can still come
 constexpr size_t kMostBirths = 64;  // forked processes not taken over yet; with more of them, parents wait
 
 }  // namespace
@@ -46,7 +46,7 @@ void MessageStore::publish(EventRef event, ForkedChild birth) {
   ASSERT(birth.stub.pid > 0);
   const Lock lock(mutex_);
   ++bearing_;
-  while (born_.size() >= kMostBirths && !stuck_) changed_.wait_for(mutex_, kDoubt);
+  while (born_.size() >= kMostBirths && !stuck_) changed_.wait_for(mutex_, kRecheck);
   --bearing_;
   born_[event] = std::move(birth);
   changed_.notify_all();
@@ -97,11 +97,11 @@ bool MessageStore::wait_for(EventRef event) {
   if (stuck()) wake_all();
   while (!available(event) && !comes_no_more(event) && !stuck()) {
     if (!place) {
-      changed_.wait_for(mutex_, kDoubt);
+      changed_.wait_for(mutex_, kRecheck);
       continue;
     }
     mutex_.unlock();
-    payloads_->await(*place, kDoubt);
+    payloads_->await(*place, kRecheck);
     mutex_.lock();
   }
   const bool there = available(event);
@@ -157,7 +157,7 @@ Result<void> MessageStore::await_turn(uint64_t arrival) {
   const Lock lock(mutex_);
   const auto entry = awaited_turns_.insert(arrival);
   if (stuck()) wake_all();
-  while (!order_.is_turn(arrival) && !order_.is_broken() && !stuck_ && !stuck()) changed_.wait_for(mutex_, kDoubt);
+  while (!order_.is_turn(arrival) && !order_.is_broken() && !stuck_ && !stuck()) changed_.wait_for(mutex_, kRecheck);
   const bool may = order_.is_turn(arrival);
   stuck_ |= !may && !order_.is_broken();
   awaited_turns_.erase(entry);
