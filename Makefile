@@ -144,7 +144,7 @@ unit: $(BUILD)/unit_tests ## unit tests
 simulate: $(BUILD)/unit_tests ## check every policy's promise, and the recorder on a simulated kernel, on 100,000 random executions (minutes)
 	REDRIVE_EXECUTIONS=100000 $(BUILD)/unit_tests -tc="promises:*,*simulated kernel*"
 
-check: ## dependencies (including those of the tests), unit tests, fuzzers, fast system tests (some 25 minutes)
+check: ## dependencies (including those of the tests), unit tests, fuzzers, fast system tests (25 to 45 minutes on 2 processors)
 	scripts/deps.sh --test
 	$(MAKE) tests
 	$(MAKE) unit fuzz asan-readers
