@@ -187,7 +187,7 @@ scaling: all ## measure how recording and replay scale with the number of units 
 	$(RUN) python3 tests/bench/scaling.py
 
 # Uses Debian's Python, which finds Debian's packages.
-papers: ## write the papers' results beside ours into tests/bench/papers.md (some 40 minutes)
+papers: ## write the papers' results beside ours into tests/bench/papers.md (40 to 100 minutes)
 	scripts/deps.sh --bench
 	$(MAKE) all
 	$(RUN) /usr/bin/python3 tests/bench/papers.py

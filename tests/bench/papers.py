@@ -117,7 +117,7 @@ class Papers:
         self.env.update(mpi.ENV | mpi.SOCKETS, REDRIVE_TRACE_DIR=str(self.directory / "traces"),
                         REDRIVE_CACHE_DIR=str(self.directory / "cache"), LANG="C.UTF-8")
         self.bases = {}      # (program, processes, arguments): what recording() returns, or the Failure
-        self.timeout_s = 8 if arguments.quick else 90
+        self.timeout_s = 8 if arguments.quick else 240
 
     def run(self, *command, timeout_s=None, statuses=(0,)):
         shown = " ".join(map(str, command))
