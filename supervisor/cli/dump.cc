@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "base/units.h"
 #include "interceptors/syscall_table.h"
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
@@ -62,7 +63,7 @@ Json event_json(UnitId unit, IntervalIndex interval, EventIndex index, const Eve
               {"thread", event.thread}, {"kind", kind_name(event.kind)}, {"repeat", event.repeat}};
   if (time) {
     out["time"] = rfc3339(time->unix_ns);
-    out["time_error_s"] = static_cast<double>(time->error_ns) * 1e-9;
+    out["time_error_s"] = seconds(time->error_ns);
   }
   if (event.cycle > 1) out["cycle"] = event.cycle;
   if (event.kind == EventKind::signal) {

@@ -101,7 +101,7 @@ Json to_json(const Listed& listed) {
   const Trace& trace = listed.trace();
   row["directory"] = trace.directory();
   row["started"] = rfc3339(trace.settings().started_unix_ns);
-  row["started_unix_s"] = static_cast<double>(trace.settings().started_unix_ns) * 1e-9;
+  row["started_unix_s"] = seconds(trace.settings().started_unix_ns);
   row["command"] = trace.settings().command;
   row["duration_s"] = trace.end().wall_s;
   row["trace_bytes"] = trace.size_on_disk();
@@ -200,10 +200,10 @@ Json to_json(const Trace& trace, const IntervalRow& row) {
           {"checkpoint_kind", kind_of(trace, row.record)},
           {"first_event", row.extent.first_event},
           {"events", row.extent.end_event - row.extent.first_event},
-          {"cpu_s", static_cast<double>(row.extent.cpu_ns) * 1e-9},
+          {"cpu_s", seconds(row.extent.cpu_ns)},
           {"messages", row.tally.messages},
           {"logged_messages", row.tally.logged_messages},
-          {"pause_s", static_cast<double>(row.record.pause_ns) * 1e-9},
+          {"pause_s", seconds(row.record.pause_ns)},
           {"startable", startable(row.record)},
           {"pid", row.record.pid},
           {"command", row.record.command}};
@@ -247,10 +247,10 @@ void print_units(const Trace& trace, const std::vector<UnitRows>& units, const L
                                         kind_of(trace, row.record) + (lost(trace, row.record) ? " (lost)" : ""),
                                         number(row.extent.first_event),
                                         number(row.extent.end_event - row.extent.first_event),
-                                        format_duration(static_cast<double>(row.extent.cpu_ns) * 1e-9),
+                                        format_duration(seconds(row.extent.cpu_ns)),
                                         number(row.tally.messages),
                                         number(row.tally.logged_messages),
-                                        format_duration(static_cast<double>(row.record.pause_ns) * 1e-9)};
+                                        format_duration(seconds(row.record.pause_ns))};
       if (options.times) {
         cells.push_back(time_cell(row.times.began, options.utc));
         cells.push_back(time_cell(row.times.ended, options.utc));

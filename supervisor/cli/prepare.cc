@@ -43,7 +43,7 @@ Result<std::set<Checkpoint>> choose_checkpoints(const Trace& trace, double bound
   for (const auto& unit : trace.units()) {
     double since_s = 0;
     for (const auto& interval : trace.intervals(unit.unit)) {
-      const double cpu_s = static_cast<double>(interval_extent(trace, unit.unit, interval.interval).cpu_ns) * 1e-9;
+      const double cpu_s = seconds(interval_extent(trace, unit.unit, interval.interval).cpu_ns);
       const bool due = interval.kind == CheckpointKind::image && since_s + cpu_s > tuning.period_s;
       if (startable(interval) || due) {
         chosen.emplace(unit.unit, interval.interval);

@@ -70,9 +70,9 @@ struct Stats {
 
 void count_intervals(const Trace& trace, UnitStats& unit, Stats& stats) {
   for (const auto& interval : trace.intervals(unit.unit)) {
-    const double pause_s = static_cast<double>(interval.pause_ns) * 1e-9;
+    const double pause_s = seconds(interval.pause_ns);
     ++unit.intervals;
-    unit.cpu_s += static_cast<double>(interval_extent(trace, unit.unit, interval.interval).cpu_ns) * 1e-9;
+    unit.cpu_s += seconds(interval_extent(trace, unit.unit, interval.interval).cpu_ns);
     stats.checkpoints += startable(interval);
     stats.image_checkpoints += interval.kind == CheckpointKind::image && interval.has_image;
     stats.pause_s += pause_s;

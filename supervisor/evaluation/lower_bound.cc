@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/thread_clock.h"
+#include "base/units.h"
 #include "supervisor/evaluation/excess.h"
 #include "supervisor/evaluation/linear_program.h"
 
@@ -29,7 +30,7 @@ constexpr double kNearly = 0.99;
 // In a round, paths are searched so often, each time without receives of those that were found.
 constexpr int kSearches = 12;
 
-double cpu_time_s() { return static_cast<double>(thread_cpu_ns()) * 1e-9; }
+double cpu_time_s() { return seconds(thread_cpu_ns()); }
 
 // What is kept is a whole number. A double's rounding is not to raise it.
 uint64_t whole(double bound) { return static_cast<uint64_t>(std::ceil(std::max(bound * (1 - 1e-9) - 1e-6, 0.0))); }

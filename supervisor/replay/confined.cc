@@ -30,7 +30,7 @@ namespace {
 
 constexpr rlim_t kMostMemory = 256 << 20;  // in addition to what the caller has
 constexpr rlim_t kMostSeconds = 2;         // of CPU time
-constexpr auto kMostSilence = std::chrono::seconds(60);
+constexpr auto kReadPatience = std::chrono::seconds(60);
 // Exit statuses.
 constexpr int kDone = 0, kNoMemory = 2, kFailed = 3, kNotConfined = 4;
 
@@ -106,9 +106,9 @@ bool confine(std::span<const int> readable, int output, const sock_fprog& filter
   __builtin_unreachable();
 }
 
-// Reads what comes until the other end is closed, or until kMostSilence is over.
+// Reads what comes until the other end is closed, or until kReadPatience is over.
 std::string read_all(int pipe) {
-  const auto end = std::chrono::steady_clock::now() + kMostSilence;
+  const auto end = std::chrono::steady_clock::now() + kReadPatience;
   std::string text(kMostConfinedText + 1, '\0');  // with room for the end
   size_t size = 0;
   while (size < text.size()) {

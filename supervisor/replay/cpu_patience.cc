@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/units.h"
+
 namespace redrive {
 namespace {
 
@@ -25,7 +27,6 @@ bool CpuPatience::is_over(ProcessSerial process, uint64_t stops, uint64_t cpu_ns
 void CpuPatience::begin_search(ProcessSerial process, uint64_t cpu_ns) { since_ = {process, std::nullopt, cpu_ns}; }
 
 std::string CpuPatience::text() const {
-  const auto seconds = [](uint64_t ns) { return static_cast<double>(ns) / 1e9; };
   return fmt::format("{:.0f} s of CPU time ({:.3f} s when recorded)", seconds(limit_ns(recorded_ns_)),
                      seconds(recorded_ns_));
 }

@@ -304,6 +304,16 @@ std::map<std::string, Found> read_sources() {
   return out;
 }
 
+void check_one_file_each(const std::map<std::string, std::set<std::string>>& files_by_class) {
+  for (const auto& [name, files] : files_by_class) {
+    std::string all;
+    for (const auto& file : files) all += " " + file;
+    CAPTURE(name);
+    CAPTURE(all);
+    CHECK_EQ(files.size(), 1);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("the reader of classes counts the member functions that a class declares") {
@@ -372,13 +382,7 @@ TEST_CASE("no class has more than 30 member functions or spans two files") {
   }
   CHECK_GT(classes, 300);  // the reader has read them
   CHECK_GT(places.size(), 50);
-  for (const auto& [name, files] : places) {
-    std::string all;
-    for (const auto& file : files) all += " " + file;
-    CAPTURE(name);
-    CAPTURE(all);
-    CHECK_EQ(files.size(), 1);
-  }
+  check_one_file_each(places);
 }
 
 // A class in a header is one of the whole program: two of one name are one to the linker. Code inside tracees has a
@@ -392,11 +396,5 @@ TEST_CASE("no two headers declare classes of one name") {
     }
   }
   CHECK_GT(headers.size(), 200);  // the reader has read them
-  for (const auto& [name, paths] : headers) {
-    std::string all;
-    for (const auto& path : paths) all += " " + path;
-    CAPTURE(name);
-    CAPTURE(all);
-    CHECK_EQ(paths.size(), 1);
-  }
+  check_one_file_each(headers);
 }

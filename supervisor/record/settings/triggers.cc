@@ -179,9 +179,7 @@ void Triggers::check(Request& request, uint64_t now_ns) {
   request.reported = true;
   for (const auto& trigger : triggers_) {
     if (trigger.kind != Trigger::Kind::reply || least_ns <= trigger.longest_ns) continue;
-    report(trigger,
-           fmt::format("unit {} had not answered for {}", request.unit,
-                       format_duration(static_cast<double>(least_ns) / 1e9)),
+    report(trigger, fmt::format("unit {} had not answered for {}", request.unit, format_duration(seconds(least_ns))),
            now_ns);
   }
 }
