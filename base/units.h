@@ -21,7 +21,8 @@ Result<uint64_t> parse_size(std::string_view text);
 Result<std::chrono::system_clock::time_point> parse_time(const std::string& text,
                                                          std::chrono::system_clock::time_point now);
 
-constexpr double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+constexpr double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+constexpr uint64_t nanoseconds(double seconds) { return static_cast<uint64_t>(seconds * 1e9); }
 
 // Three significant digits: "1.23 ms", "12.3 s", "2 min 5 s".
 std::string format_duration(double seconds);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/units.h"
 #include "logstore/block_sums.h"
 #include "logstore/database.h"
 #include "logstore/trace.h"
@@ -184,7 +185,7 @@ Result<void> fill_units(Database& database, const Trace& trace, const Departures
       const Counts& c = counts[i.interval];
       const IntervalEnd* end = trace.interval_end(i.unit, i.interval);
       std::optional<double> cpu_s;
-      if (end) cpu_s = static_cast<double>(end->cpu_ns) / 1e9;
+      if (end) cpu_s = seconds(end->cpu_ns);
       TRY(intervals(i.unit, i.interval, name(i.kind), i.has_image, i.pid, i.command, i.first_event, c.events, c.repeats,
                     cpu_s, i.pause_ns, c.messages, c.logged_messages, c.message_bytes, c.logged_bytes, c.input_bytes,
                     end ? end->clock_error_ns : 0, unix_ns(trace, i.began_ns),

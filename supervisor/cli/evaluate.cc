@@ -49,8 +49,6 @@ struct Row {
   std::optional<StoredSetCosts> stored_sets;
 };
 
-uint64_t nanoseconds(double s) { return static_cast<uint64_t>(s * 1e9); }
-
 double share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }

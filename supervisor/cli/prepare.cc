@@ -145,8 +145,8 @@ Result<Target> target_of(const Trace& trace, const PrepareOptions& options) {
   // It is not the user's mistake if the trace's own bound cannot be kept.
   if (!tuning) return options.bound_s ? tuning.error() : Error{tuning.error().message};
   target.tuning = *tuning;
-  target.parameters.critical_path_ns = static_cast<uint64_t>(target.tuning.critical_path_s * 1e9);
-  target.parameters.checkpoint_period_ns = static_cast<uint64_t>(target.tuning.period_s * 1e9);
+  target.parameters.critical_path_ns = nanoseconds(target.tuning.critical_path_s);
+  target.parameters.checkpoint_period_ns = nanoseconds(target.tuning.period_s);
   target.settings.policy = policy_text(*target.policy, target.parameters);
   target.settings.critical_path_s = target.tuning.critical_path_s;
   target.settings.checkpoint_period_s = target.tuning.period_s;

@@ -223,8 +223,6 @@ Result<Fd> output_file(const RecordOptions& options) {
   return file;
 }
 
-uint64_t in_ns(double seconds) { return static_cast<uint64_t>(seconds * 1e9); }
-
 // What is left of a bound for memory, if T follows from it (RecorderLimits).
 double restore_budget_s(const RecordOptions& options, double bound_s, const Tuning& tuning) {
   const bool promises = options.tuning == TuningRule::promise && !options.virtual_checkpoints;
@@ -237,7 +235,7 @@ Result<void> change_bound(Recorder& recorder, const RecordOptions& options, doub
   if (options.policy == "none") return Error{"its policy keeps nothing, whatever the bound is"};
   ASSIGN_OR_RETURN(const PolicyInfo* policy, find_policy(options.policy));
   ASSIGN_OR_RETURN(const Tuning tuning, tune(wanted_tuning(options, *policy), bound_s, settings.restore_cost_s));
-  TRY(recorder.live().set_limits(in_ns(tuning.critical_path_s), in_ns(tuning.period_s),
+  TRY(recorder.live().set_limits(nanoseconds(tuning.critical_path_s), nanoseconds(tuning.period_s),
                                  restore_budget_s(options, bound_s, tuning)));
   settings.bound_s = bound_s;
   settings.critical_path_s = tuning.critical_path_s;
@@ -330,8 +328,8 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
   ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options, *info));
   ASSIGN_OR_RETURN(const CheckpointEngine checkpoint_engine, checkpoint_engine_of(options.checkpoint_engine));
   PolicyParameters parameters = options.parameters;
-  parameters.critical_path_ns = in_ns(tuning.critical_path_s);
-  parameters.checkpoint_period_ns = in_ns(tuning.period_s);
+  parameters.critical_path_ns = nanoseconds(tuning.critical_path_s);
+  parameters.checkpoint_period_ns = nanoseconds(tuning.period_s);
   const std::unique_ptr<Policy> policy = info->make(parameters);
   ASSIGN_OR_RETURN(const std::unique_ptr<RecordedSession> session, session_for(options));
   std::string directory = options.directory;
@@ -379,7 +377,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     limits.processors = options.processors;
     limits.processors_seen = options.processors_seen;
     limits.virtual_checkpoints = options.virtual_checkpoints;
-    limits.keep_ns = in_ns(options.keep_s);
+    limits.keep_ns = nanoseconds(options.keep_s);
     limits.keep_bytes = options.keep_bytes;
     limits.triggers = options.triggers;
     catch_interrupts();

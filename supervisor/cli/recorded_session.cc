@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/notice.h"
+#include "base/units.h"
 #include "supervisor/session/session_client.h"
 
 namespace redrive {
@@ -124,7 +125,7 @@ Result<WindowCut> RecordedSession::cut_window() {
 Result<void> RecordedSession::set_keep(double keep_s) {
   const Lock lock(mutex_);
   if (!recorder_) return has_ended();
-  TRY(recorder_->live().set_keep(static_cast<uint64_t>(keep_s * 1e9)));
+  TRY(recorder_->live().set_keep(nanoseconds(keep_s)));
   status_.keep_s = keep_s;
   return {};
 }

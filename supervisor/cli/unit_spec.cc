@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <filesystem>
 #include <limits>
 
 #include "base/text.h"
+#include "logstore/home.h"
 
 namespace redrive {
 
@@ -35,8 +35,7 @@ bool names_trace(const std::string& word) {
   if (word.find('/') != std::string::npos) return true;
   if (parse_number(word)) return false;
   const auto directory = find_trace(word);
-  std::error_code ignored;
-  return directory && std::filesystem::is_directory(directory.value(), ignored);
+  return directory && is_directory(directory.value());
 }
 
 Result<PlaceSpec> parse_place_spec(const std::string& text) {

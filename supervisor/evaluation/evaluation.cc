@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/units.h"
 #include "supervisor/evaluation/replay_sets.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/restore_cost.h"
@@ -182,8 +183,7 @@ class Deciding {
     // As far as an execution says it: what was mapped, it does not.
     const double memory_s = std::max(restore_s - execution_.stub_s, 0.0);
     const auto memory_bytes = static_cast<uint64_t>(memory_s * kRestoreBytesPerSecond);
-    policy_.on_restore_known(id, static_cast<uint64_t>(start_s(execution_.stub_s, 0, memory_bytes) * 1e9),
-                             memory_bytes);
+    policy_.on_restore_known(id, nanoseconds(start_s(execution_.stub_s, 0, memory_bytes)), memory_bytes);
     if (const auto end = placement_.lengths_known ? recorded_end(id, unit.intervals, at_ns) : std::nullopt) {
       policy_.on_length_known(id, *end - at_ns);
     }
@@ -329,11 +329,10 @@ uint32_t multiplicity(const Decided& decided, const std::vector<Member>& members
 }  // namespace
 
 Costs measure(const Execution& execution, const Decided& decided, uint32_t cores, ScheduleKind kind, const Pace& pace) {
-  constexpr double kNs = 1e-9;
   Costs costs;
   const auto paths_ns = critical_paths_ns(execution, decided);
   const size_t count = costs.intervals = paths_ns.size();
-  for (const uint64_t path_ns : paths_ns) costs.critical_path_s.add(static_cast<double>(path_ns) * kNs);
+  for (const uint64_t path_ns : paths_ns) costs.critical_path_s.add(seconds(path_ns));
   ReplaySets sets(execution, decided);
   Schedule schedule(execution, decided);
   // A stride that visits all intervals, and is evenly spread wherever it stops.
@@ -342,10 +341,10 @@ Costs measure(const Execution& execution, const Decided& decided, uint32_t cores
   for (size_t k = 0; k < count && sets.visits() < kMostVisits && schedule.visits() < kMostSteps; ++k) {
     const auto interval = static_cast<uint32_t>(k * stride % count);
     const std::vector<Member>& members = sets.find(interval);
-    ReplaySums sums{0, static_cast<double>(paths_ns[interval]) * kNs};
+    ReplaySums sums{0, seconds(paths_ns[interval])};
     sums.intervals = members.size();
     for (const Member& member : members) {
-      sums.work_s += static_cast<double>(member.cpu_ns) * kNs;
+      sums.work_s += seconds(member.cpu_ns);
       sums.add_restore(decided.intervals[member.interval].restore_s);
       sums.messages += member.needs.size();
     }
@@ -353,7 +352,7 @@ Costs measure(const Execution& execution, const Decided& decided, uint32_t cores
     costs.multiplicity.add(multiplicity(decided, members));
     costs.work_s.add(sums.work_s);
     if (const auto time_ns = schedule.time_ns(kind, cores, members)) {
-      costs.makespan_s.add(static_cast<double>(*time_ns) * kNs);
+      costs.makespan_s.add(seconds(*time_ns));
     } else {
       ++costs.deadlocks;
     }

@@ -16,6 +16,7 @@
 #include <fstream>
 
 #include "base/fd.h"
+#include "base/units.h"
 #include "checkpoint/address_space.h"
 #include "logstore/home.h"
 #include "supervisor/record/checkpoints/criu_service.h"
@@ -68,10 +69,8 @@ Result<Measured> measure(size_t bytes) {
   while (wait4(sleeper, nullptr, 0, &used) < 0 && errno == EINTR) {
   }
   if (!dumped) return dumped.error();
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  };
-  measured.cpu_s = (static_cast<double>(service.end()) / 1e9 + seconds(used.ru_stime)) / kTimes;
+  const double system_s = static_cast<double>(used.ru_stime.tv_sec) + static_cast<double>(used.ru_stime.tv_usec) / 1e6;
+  measured.cpu_s = (seconds(service.end()) + system_s) / kTimes;
   return measured;
 }
 

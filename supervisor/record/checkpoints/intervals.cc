@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "checkpoint/address_space.h"
 #include "supervisor/plan/restore_cost.h"
 #include "supervisor/tier/end_state.h"
@@ -47,7 +48,7 @@ void Intervals::note_image(Unit& unit, const UnitState& state, uint64_t memory_b
 }
 
 uint64_t Intervals::start_ns(size_t mappings, uint64_t memory_bytes) const {
-  return static_cast<uint64_t>(start_s(limits_.spawn_s, mappings, memory_bytes) * 1e9);
+  return nanoseconds(start_s(limits_.spawn_s, mappings, memory_bytes));
 }
 
 uint64_t Intervals::period_ns(uint64_t memory_bytes) const {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/units.h"
+
 namespace redrive {
 
 // The CPU time that it takes CRIU to dump a process, as it was measured on this host.
@@ -21,8 +23,8 @@ struct CheckpointEngine {
   bool chooses_criu(uint64_t bytes, uint64_t period_ns) const {
     constexpr double kMostShare = 0.02;  // of the recorded CPU time
     if (kind != Kind::automatic) return kind == Kind::criu;
-    return cost && cost->dump_s + cost->megabyte_s * static_cast<double>(bytes) / 1e6 <=
-                       kMostShare * static_cast<double>(period_ns) / 1e9;
+    return cost &&
+           cost->dump_s + cost->megabyte_s * static_cast<double>(bytes) / 1e6 <= kMostShare * seconds(period_ns);
   }
 };
 

@@ -114,7 +114,7 @@ Result<Trigger> parse_trigger(const std::string& text) {
   } else if (const auto duration = after("reply>")) {
     trigger.kind = Trigger::Kind::reply;
     ASSIGN_OR_RETURN(const double longest_s, parse_duration(*duration));
-    trigger.longest_ns = static_cast<uint64_t>(longest_s * 1e9);
+    trigger.longest_ns = nanoseconds(longest_s);
   } else if (const auto pattern = after("writes=")) {
     trigger.kind = Trigger::Kind::writes;
     if (pattern->empty()) return wrong;
