@@ -57,6 +57,9 @@ MADE_HERE := $(wildcard $(addsuffix /*.h,$(LIB_DIRS))) $(SOURCES)
 # Recorded programs include make itself: they must not see our job server.
 RUN = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL REDRIVE=$(abspath $(BUILD)/redrive) REDRIVE_BUILD=$(abspath $(BUILD))
 
+# System tests at once. They mostly wait, for processes and for the disk.
+JOBS ?= 2
+
 all: $(BUILD)/redrive $(BUILD)/redrived ## build build/redrive and build/redrived
 
 # The code inside tracees: a flat binary at a fixed address, without libc, and without extended registers, which it would have to save.
@@ -148,13 +151,13 @@ check: ## dependencies (including those of the tests), unit tests, fuzzers, fast
 	scripts/deps.sh --test
 	$(MAKE) tests
 	$(MAKE) unit fuzz asan-readers
-	$(RUN) python3 tests/system/run.py
+	$(RUN) python3 tests/system/run.py --jobs $(JOBS)
 
 check-all: ## all tests; installs the servers and MPI libraries that they record
 	scripts/deps.sh --real
 	$(MAKE) tests
 	$(MAKE) unit fuzz-long
-	$(RUN) python3 tests/system/run.py --all
+	$(RUN) python3 tests/system/run.py --jobs $(JOBS) --all
 	$(MAKE) asan tsan
 
 demo: all ## record a 4-process job and re-drive an interval from its middle

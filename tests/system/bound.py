@@ -7,7 +7,6 @@ import time
 
 from bad_input import needs_mounts
 from harness import Failure, test, workload
-from real import copy_into
 from redriving import REDRIVEN, Job, check_report, check_trace, copy_into, record, units
 
 PROCESSES = 12
@@ -86,7 +85,7 @@ def required(ctx):
     ctx.expect_status(kept, 0)
 
 
-@test("bound/repaired")
+@test("bound/repaired", alone=True)
 def repaired(ctx):
     """Unless told not to, record adds the messages that late replays need: some, not all. What it says of each interval is what plan says."""
     record(ctx, talkers(ctx, *PATHS_ONLY, "--bound", BOUND, "--no-repair"), trace=ctx.traces / "not_repaired")
@@ -165,7 +164,7 @@ def damaged_certificate(ctx):
         ctx.expect("certificate" in refused.stderr + refused.stdout, refused, "does not name the file")
     path.unlink()  # derived: nothing but the promise is gone
     check_trace(ctx)
-    redrive_once(ctx)
+    check_report(ctx, ctx.json("replay", ctx.trace, "1:0", "--verify", statuses=REDRIVEN))
     if ctx.json("stats", ctx.trace)["certificate"] is not None or ctx.json("ls")["traces"][0]["bound_kept"] is not None:
         raise Failure("there is a certificate after it was removed")
 

@@ -152,8 +152,8 @@ def register():
             record(ctx, mpi.job(ctx.options, name, *arguments))
             check_total_order(ctx)
 
-    for name, arguments in (("mesh", (4, "800i")), ("bully", (4, 3)), ("tester", (4, 500))):
-        @test(f"breakpoints/{name}", timeout_s=300)
+    for name, arguments, slow in (("mesh", (4, "800i"), True), ("bully", (4, 3), False), ("tester", (4, 500), False)):
+        @test(f"breakpoints/{name}", timeout_s=300, slow=slow)
         def run_sockets(ctx, name=name, arguments=arguments):
             record(ctx, socket_job(ctx, name, arguments))
             check_breakpoints(ctx)

@@ -129,7 +129,7 @@ def expect_refusal(ctx, outcome, words):
     ctx.expect(refused and not ctx.trace.exists() and not (ctx.directory / "ran").exists(), outcome, f"'{words}' is not said before anything runs")
 
 
-@test("checkpoint_engines/threads")
+@test("checkpoint_engines/threads", slow=True)
 def threads(ctx):
     """A program with threads that talk through sockets."""
     Recording(ctx, "/usr/bin/python3", "t.py", status=3, t_py=THREADS).expect(images=3)

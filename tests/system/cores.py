@@ -422,7 +422,7 @@ def python(ctx):
         raise Failure(f"the thread that is to sleep is in {found[-1]}")
 
 
-@test("cores/mpi", timeout_s=120)
+@test("cores/mpi", timeout_s=120, slow=True)
 def mpi_ranks(ctx):
     record(ctx, mpi.job(ctx.options, "jacobi", 200, 300))
     take_away_surroundings(ctx)

@@ -38,15 +38,16 @@ class Test:
     run: object
     timeout_s: float       # for each command
     slow: bool             # only with --all, or if asked for by name
+    alone: bool            # not at the same time as others: it takes fixed ports, or most of the machine
 
 
 TESTS_BY_NAME = {}
 
 
-def test(name, timeout_s=120, slow=False):
+def test(name, timeout_s=120, slow=False, alone=False):
     def register(function):
         assert name not in TESTS_BY_NAME, name
-        TESTS_BY_NAME[name] = Test(name, function, timeout_s, slow)
+        TESTS_BY_NAME[name] = Test(name, function, timeout_s, slow, alone)
         return function
     return register
 

@@ -122,7 +122,7 @@ def bounded(ctx):
         raise Failure("rm leaves something behind")
 
 
-@test("keep/size")
+@test("keep/size", alone=True)
 def size(ctx):
     """The same by size; each volume needs an image of the program, so it cannot be as small as one likes."""
     ctx.fresh_work()

@@ -371,7 +371,7 @@ print('end', flush=True)
     ctx.expect_status(ctx.redrive("live", ctx.trace), 1, 2)
 
 
-@test("live/mpi", timeout_s=300, slow=True)
+@test("live/mpi", timeout_s=300, slow=True, alone=True)
 def mpi_job(ctx):
     """A job of several ranks from its middle: all units live, and the result is the same."""
     job = mpi.job(ctx.options, "master_worker", 300, 1000, ranks=3)
@@ -518,7 +518,7 @@ def deliver_refused(ctx):
         ctx.expect_status(ctx.redrive("live", ctx.trace, *words), 2)
 
 
-@test("live/deliver_mpi", timeout_s=300, slow=True)
+@test("live/deliver_mpi", timeout_s=300, slow=True, alone=True)
 def deliver_mpi(ctx):
     """MPI_Recv from any rank gets the answer of the other one first."""
     needs("mpicc.openmpi", "mpirun.openmpi")

@@ -122,8 +122,8 @@ def logged_of(ctx):
     return execution, stats["messages"], logged
 
 
-def check_recovery(policy, most, limit):
-    @test(f"papers/recorded_{policy}", timeout_s=240)
+def check_recovery(policy, most, limit, slow):
+    @test(f"papers/recorded_{policy}", timeout_s=240, slow=slow)
     def recorded(ctx, policy=policy, most=most, limit=limit):
         """Decisions that come later while recording: 1,000 breakpoints, by the recording alone. The paper's T is the longest interval."""
         record(ctx, Job([str(workload(ctx.options, "mesh")), "4", "800i"], record_options=("--policy", policy, *LATE)))
@@ -142,9 +142,9 @@ def check_recovery(policy, most, limit):
 
 
 # Of each: the share of messages that it may keep, and the longest replay of a breakpoint in T. Rule 3 by CPU time keeps about half.
-for name, share, longest in (("mrt", 0.8, lambda units: 2), ("mrt-waits", 0.5, lambda units: 2), ("ros", 0.5, lambda units: 2 * units),
-                             ("ros-nt", 0.8, lambda units: units)):
-    check_recovery(name, share, longest)
+for row in (("mrt", 0.8, lambda units: 2, False), ("mrt-waits", 0.5, lambda units: 2, True), ("ros", 0.5, lambda units: 2 * units, False),
+            ("ros-nt", 0.8, lambda units: units, True)):
+    check_recovery(*row)
 
 
 @test("papers/placement", timeout_s=120)

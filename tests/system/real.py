@@ -141,7 +141,7 @@ def register_python():
         def run(ctx, source=source):
             needs(PYTHON)
             cycle(ctx, Job([PYTHON, source.name], prepare=copy_into(source)), bound_s=BOUND_S)
-        test(f"real/python_{name}", timeout_s=300)(run)
+        test(f"real/python_{name}", timeout_s=300, slow=name == "server_asyncio")(run)
 
 
 register_python()
@@ -249,7 +249,7 @@ def mpi_ring(ctx):
     cycle(ctx, mpi.job(ctx.options, "ring", 300, 50), bound_s=BOUND_S)
 
 
-@test("real/mpi_fft", timeout_s=300)
+@test("real/mpi_fft", timeout_s=300, slow=True)
 def mpi_fft(ctx):
     cycle(ctx, mpi.job(ctx.options, "fft", 256, 20), bound_s=BOUND_S)
 

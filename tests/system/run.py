@@ -128,10 +128,12 @@ def main():
     report = Report(arguments, len(tests))
     options = options_of(arguments)
     pool = concurrent.futures.ThreadPoolExecutor(max(1, arguments.jobs))
-    futures = [pool.submit(run_one, options, t, report) for t in tests]
     try:
-        for future in futures:
+        for future in [pool.submit(run_one, options, t, report) for t in tests if not t.alone]:
             future.result()
+        for t in tests:
+            if t.alone:
+                pool.submit(run_one, options, t, report).result()
     except KeyboardInterrupt:
         pool.shutdown(wait=False, cancel_futures=True)
         harness.interrupt_all()

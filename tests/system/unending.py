@@ -5,7 +5,7 @@ from harness import Failure, test, workload
 from redriving import REDRIVEN, Job, copy_into, record, take_away_surroundings
 
 
-@test("unending/overwritten_place")
+@test("unending/overwritten_place", slow=True)
 def overwritten_place(ctx):
     """A place of preemption is looked for in code that the program overwrites, and with it what was to stop the thread there."""
     job = Job(["./rewrites_code", "500"], prepare=copy_into(workload(ctx.options, "rewrites_code")),

@@ -20,6 +20,7 @@ SOCKETS = {
     "tester": ((4, 500), (8, 2000, 40)),
     "tn": ((10,), (1000, 60)),
 }
+SLOW = ("det", "poisson", "router")  # to re-drive them takes more than 10 s
 MESSAGES = {"bt": 155, "cg": 1100, "tn": 900}  # as in DR-MCAPI's largest program of the kind
 
 
@@ -40,7 +41,7 @@ def expect_messages(ctx, count):
 def register():
     for make_job, programs in ((mpi_job, MPI), (socket_job, SOCKETS)):
         for name, (small, large) in programs.items():
-            @test(f"workloads/{name}", timeout_s=300)
+            @test(f"workloads/{name}", timeout_s=300, slow=name in SLOW)
             def run(ctx, make_job=make_job, name=name, arguments=small):
                 cycle(ctx, make_job(ctx, name, arguments))
                 if name in MESSAGES:
