@@ -5,15 +5,17 @@
 
 #include "base/text.h"
 #include "logstore/trace.h"
-#include "supervisor/cli/shared_options.h"
+#include "supervisor/cli/words.h"
 
 namespace redrive {
 
 namespace {
 
-constexpr CommandText kCatalogText{
-    "catalog", "redrive catalog [TRACE]", "make a database for queries, and print its path",
-    "Query it with sqlite3: sqlite3 \"$(redrive catalog)\" 'SELECT * FROM units'\n", kTraceWord};
+constexpr CommandText kCatalogText{"catalog",
+                                   "redrive catalog [TRACE]",
+                                   "make a database for queries, and print its path",
+                                   "Query it with sqlite3: sqlite3 \"$(redrive catalog)\" 'SELECT * FROM units'\n",
+                                   {kTraceWord}};
 
 class CatalogCommand : public CommandWith<CatalogOptions> {
  public:

@@ -11,7 +11,7 @@
 #include "logstore/trace_files.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/host.h"
-#include "supervisor/cli/shared_options.h"
+#include "supervisor/cli/words.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/graph.h"
 
@@ -85,8 +85,11 @@ Result<int> check(const CheckOptions& options) {
   return Error{fmt::format("{}: {} damaged", directory, counted(damage.size(), "place")), Status::damaged};
 }
 
-constexpr CommandText kCheckText{"check", "redrive check [--json] [TRACE] | --host",
-                                 "verify every byte of a trace, or check whether this host can record", "", kTraceWord};
+constexpr CommandText kCheckText{"check",
+                                 "redrive check [--json] [TRACE] | --host",
+                                 "verify every byte of a trace, or check whether this host can record",
+                                 "",
+                                 {kTraceWord}};
 
 class CheckCommand : public CommandWith<CheckOptions> {
  public:

@@ -9,6 +9,7 @@
 #include "supervisor/cli/criu_export.h"
 #include "supervisor/cli/session_text.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/cli/words.h"
 
 namespace redrive {
 namespace {
@@ -34,9 +35,7 @@ constexpr CommandText kCheckpointText{
     "or "
     "of\nall units that stand at a distributed breakpoint. With --format criu, images are written that criu(8) "
     "restores:\nprocesses that run on from there. That needs root, and criu.\n",
-    "NAME:  from 'redrive ps'; root names a session of another user as USER/NAME\n"
-    "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"
-    "UNIT:  a number or a name from 'redrive ls TRACE'\n"};
+    {kSessionWord, kTraceWord, kUnitWord}};
 
 class CheckpointCommand : public CommandWith<CheckpointOptions> {
  public:

@@ -2,6 +2,7 @@
 // does. Each is a class in its own file; commands.cc lists them.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "base/result.h"
@@ -9,14 +10,19 @@
 
 namespace redrive {
 
-// `summary` is shown in the list of commands and, with a full stop, in the command's help. `words` explains the words
-// of the synopsis.
+// A word of a synopsis, and what it stands for.
+struct Word {
+  const char* name = nullptr;
+  const char* meaning = nullptr;
+};
+
+// `summary` is shown in the list of commands and, with a full stop, in the command's help.
 struct CommandText {
   const char* name;
   const char* synopsis;
   const char* summary;
   const char* details;
-  const char* words;
+  std::array<Word, 4> words;  // those without a name are not there
 };
 
 // An error in the use of the command of this name.

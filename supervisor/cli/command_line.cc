@@ -6,8 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <deque>
 #include <map>
+#include <span>
 
 #include "base/assert.h"
 #include "supervisor/cli/commands.h"
@@ -28,8 +30,21 @@ class PrintCommand : public CommandWith<PrintText> {
   }
 
  private:
-  static constexpr CommandText kNoText{"", "", "", "", ""};
+  static constexpr CommandText kNoText{"", "", "", "", {}};
 };
+
+// One line for each word, its meanings below each other.
+std::string explain(std::span<const Word> words) {
+  const auto there = std::ranges::find_if(words, [](const Word& word) { return !word.name; });
+  words = words.first(static_cast<size_t>(there - words.begin()));
+  size_t longest = 0;
+  for (const Word& word : words) longest = std::max(longest, std::strlen(word.name));
+  std::string lines;
+  for (const Word& word : words) {
+    lines += fmt::format("{:<{}} {}\n", fmt::format("{}:", word.name), longest + 1, word.meaning);
+  }
+  return lines;
+}
 
 // The order for each command: usage, what it does, options, words.
 class HelpFormatter : public CLI::Formatter {
@@ -59,7 +74,7 @@ class HelpFormatter : public CLI::Formatter {
     if (app->get_parent() == nullptr) {
       return "'redrive COMMAND --help' describes a command's options; redrive(1) describes everything.\n";
     }
-    return texts_.at(app->get_name())->words;
+    return explain(texts_.at(app->get_name())->words);
   }
 
  private:

@@ -27,10 +27,11 @@ namespace redrive {
 std::vector<std::unique_ptr<Command>> make_commands() {
   std::vector<std::unique_ptr<Command>> commands;
   for (const auto make :
-       {make_record_command, make_list_command, make_replay_command, make_plan_command, make_dump_command,
-        make_stats_command, make_catalog_command, make_evaluate_command, make_prepare_command, make_check_command,
-        make_start_command, make_ps_command, make_status_command, make_follow_command, make_checkpoint_command,
-        make_live_command, make_set_command, make_snapshot_command, make_stop_command, make_service_command, make_remove_command}) {
+       {make_record_command, make_list_command,    make_replay_command,   make_plan_command,    make_dump_command,
+        make_stats_command,  make_catalog_command, make_evaluate_command, make_prepare_command, make_check_command,
+        make_start_command,  make_ps_command,      make_status_command,   make_follow_command,  make_checkpoint_command,
+        make_live_command,   make_set_command,     make_snapshot_command, make_stop_command,    make_service_command,
+        make_remove_command}) {
     commands.push_back(make());
   }
   return commands;

@@ -14,6 +14,7 @@
 #include "supervisor/cli/event_text.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/cli/time_of_day.h"
+#include "supervisor/cli/words.h"
 #include "supervisor/plan/graph.h"
 
 namespace redrive {
@@ -215,10 +216,11 @@ Result<int> dump(const DumpOptions& given) {
 }
 
 constexpr CommandText kDumpText{
-    "dump", "redrive dump [--times] [--since T] [--until T] [--utc] [--json] [TRACE] [UNIT[:I[-J]]]",
+    "dump",
+    "redrive dump [--times] [--since T] [--until T] [--utc] [--json] [TRACE] [UNIT[:I[-J]]]",
     "print the recorded events",
     "A single word is a TRACE if a trace with that name exists, and otherwise a UNIT of the latest trace.\n",
-    kTraceUnitAndMomentWords};
+    {kTraceWord, kUnitWord, kIntervalsWord, kMomentWord}};
 
 class DumpCommand : public CommandWith<DumpOptions> {
  public:

@@ -14,6 +14,7 @@
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/cli/stored_set_costs.h"
+#include "supervisor/cli/words.h"
 #include "supervisor/evaluation/evaluation.h"
 #include "supervisor/evaluation/lower_bound.h"
 #include "supervisor/replay/replay_set.h"
@@ -433,7 +434,7 @@ constexpr CommandText kEvaluateText{
     "compare policies on a recorded execution, or on a synthetic one",
     "Prints one row for each policy and each combination of the given values of its parameters.\n"
     "With T, S or --clock, checkpoints are placed anew; otherwise they stay where they were recorded.\n",
-    "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"};
+    {kTraceWord}};
 
 class EvaluateCommand : public CommandWith<EvaluateOptions> {
  public:

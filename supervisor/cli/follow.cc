@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/session_text.h"
+#include "supervisor/cli/words.h"
 
 namespace redrive {
 namespace {
@@ -122,11 +123,13 @@ Result<int> follow(const SessionName& session, const FollowOptions& options) {
 }
 
 constexpr CommandText kFollowText{
-    "follow", "redrive follow [--json] [--every D] [--count N] NAME", "show what a session records while it does",
+    "follow",
+    "redrive follow [--json] [--every D] [--count N] NAME",
+    "show what a session records while it does",
     "Reports, every second, how many events each unit makes, how many of its system calls are served in process and "
     "how\n"
     "many stop it, and which unit receives how much from which other one. Ends when the session's program has ended.\n",
-    kSessionAndDurationWords};
+    {kSessionWord, kDurationWord}};
 
 class FollowCommand : public SessionCommand<FollowOptions> {
  public:

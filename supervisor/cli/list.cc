@@ -16,6 +16,7 @@
 #include "supervisor/cli/join_text.h"
 #include "supervisor/cli/list_checkpoints.h"
 #include "supervisor/cli/time_of_day.h"
+#include "supervisor/cli/words.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/graph.h"
 #include "supervisor/plan/tally.h"
@@ -336,10 +337,7 @@ constexpr CommandText kListText{
     "[--times] [--utc] [--json] TRACE | --at T [--utc] [--json] [TRACE] | --checkpoints [--json] [TRACE]",
     "list the traces, newest first, or the units and intervals of one",
     "A PATTERN such as 'make-*' selects traces by their names.\n",
-    "TRACE: a directory, or a name from 'redrive ls'\n"
-    "TIME:  2h (ago), today, yesterday, 2026-11-22, or 2026-11-22 18:30\n"
-    "T:     14:03:07.250, '2026-11-25 14:03:07', @UNIXTIME, -5min (before the recording's end), "
-    "+2s (after its start)\n"};
+    {kGivenTraceWord, {"TIME", "2h (ago), today, yesterday, 2026-11-22, or 2026-11-22 18:30"}, kMomentWord}};
 
 class ListCommand : public CommandWith<ListOptions> {
  public:

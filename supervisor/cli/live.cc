@@ -7,6 +7,7 @@
 #include "base/notice.h"
 #include "base/text.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/cli/words.h"
 #include "supervisor/live/revival.h"
 
 namespace redrive {
@@ -21,8 +22,9 @@ constexpr CommandText kLiveText{
     "sockets\nthat they had there. Connections to processes that were not recorded come back closed.\n"
     "With --deliver, UNIT receives the message of unit SENDER before those that it races with; then all run on as they "
     "like.\nWhat cannot be had again is said before anything runs. The exit status is that of the first process.\n",
-    "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"
-    "UNIT:  a number or a name from 'redrive ls TRACE'; all units stand where it begins interval I, or before EVENT\n"};
+    {kTraceWord,
+     {"UNIT",
+      "a number or a name from 'redrive ls TRACE'; all units stand where it begins interval I, or before EVENT"}}};
 
 class LiveCommand : public CommandWith<LiveOptions> {
  public:

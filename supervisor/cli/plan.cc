@@ -11,6 +11,7 @@
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/cli/words.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/graph.h"
 #include "supervisor/plan/plan.h"
@@ -188,8 +189,11 @@ Result<int> show_plan(const PlanOptions& options) {
 }
 
 constexpr CommandText kPlanText{
-    "plan", "redrive plan [--jobs N] [--until EVENT] [--json] [TRACE] UNIT:I | --break UNIT@EVENT ... [TRACE]",
-    "show what a replay would have to execute, and how long it would take", "", kTraceAndUnitWords};
+    "plan",
+    "redrive plan [--jobs N] [--until EVENT] [--json] [TRACE] UNIT:I | --break UNIT@EVENT ... [TRACE]",
+    "show what a replay would have to execute, and how long it would take",
+    "",
+    {kTraceWord, kUnitWord, kIntervalsWord}};
 
 class PlanCommand : public CommandWith<PlanOptions> {
  public:

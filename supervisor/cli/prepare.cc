@@ -19,6 +19,7 @@
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/progress.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/cli/words.h"
 #include "supervisor/evaluation/evaluation.h"
 #include "supervisor/evaluation/execution.h"
 #include "supervisor/plan/certificate.h"
@@ -221,8 +222,7 @@ constexpr CommandText kPrepareText{
     "make a trace with virtual checkpoints keep a bound, or change the bound",
     "Re-drives what is needed to store the checkpoints and payloads that the bound needs and the trace lacks.\n"
     "It can be interrupted; the next prepare continues where it stopped.\n",
-    "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"
-    "UNIT:  a number or a name from 'redrive ls TRACE'\n"};
+    {kTraceWord, kUnitWord}};
 
 class PrepareCommand : public CommandWith<PrepareOptions> {
  public:

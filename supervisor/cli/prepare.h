@@ -20,8 +20,8 @@ struct PrepareOptions {
   std::string policy;                // empty: the trace's, or the default if it was recorded without one
   PolicyParameters parameters;       // all except C and T
   std::vector<std::string> isolate;  // units for which all messages from other units are kept
-  bool no_repair = false;      // of what keeps replays from the bound
-  bool require_bound = false;  // fail if one does not keep it
+  bool no_repair = false;            // of what keeps replays from the bound
+  bool require_bound = false;        // fail if one does not keep it
   bool in_process = true;
   int jobs = 1;
   bool json = false;

@@ -56,8 +56,11 @@ Result<int> list(const PsOptions& options) {
   return 0;
 }
 
-constexpr CommandText kPsText{"ps", "redrive ps [--json]", "list sessions",
-                              "Lists the caller's own sessions; root sees everybody's, as USER/NAME.\n", ""};
+constexpr CommandText kPsText{"ps",
+                              "redrive ps [--json]",
+                              "list sessions",
+                              "Lists the caller's own sessions; root sees everybody's, as USER/NAME.\n",
+                              {}};
 
 class PsCommand : public CommandWith<PsOptions> {
  public:

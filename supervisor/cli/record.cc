@@ -465,7 +465,7 @@ constexpr CommandText kRecordText{
     "run a command, or attach to a process, and record it with everything it starts",
     "Options end at the first word that is not an option. The exit status is the command's.\n"
     "Without -o, the trace is created in $REDRIVE_TRACE_DIR, or else in ~/.local/share/redrive.\n",
-    "D, C, T: durations such as 500ms, 2s or 10m\n"};
+    {{"D, C, T", "durations such as 500ms, 2s or 10m"}}};
 
 class RecordCommand : public CommandWith<RecordOptions> {
  public:

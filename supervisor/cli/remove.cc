@@ -9,6 +9,7 @@
 
 #include "logstore/trace.h"
 #include "logstore/trace_files.h"
+#include "supervisor/cli/words.h"
 
 namespace redrive {
 
@@ -131,9 +132,11 @@ Result<int> remove(const RemoveOptions& options) {
   return 0;
 }
 
-constexpr CommandText kRemoveText{"rm", "redrive rm TRACE ...", "remove traces",
+constexpr CommandText kRemoveText{"rm",
+                                  "redrive rm TRACE ...",
+                                  "remove traces",
                                   "If one of the arguments is not a trace, nothing is removed.\n",
-                                  "TRACE: a directory, or a name from 'redrive ls'\n"};
+                                  {kGivenTraceWord}};
 
 class RemoveCommand : public CommandWith<RemoveOptions> {
  public:

@@ -19,6 +19,7 @@
 #include "supervisor/cli/progress.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/cli/time_of_day.h"
+#include "supervisor/cli/words.h"
 #include "supervisor/plan/graph.h"
 #include "supervisor/replay/replay_set.h"
 #include "supervisor/replay/whole_replay.h"
@@ -344,7 +345,8 @@ constexpr CommandText kReplayText{
     "--follow] [TRACE] | "
     "--break UNIT@EVENT ... [--memory UNIT:ADDRESS+LENGTH ...] [--inspect] [TRACE]",
     "re-drive intervals of a unit, or all units up to a distributed breakpoint",
-    "Without I, all intervals of the unit are re-driven.\n", kTraceUnitAndMomentWords};
+    "Without I, all intervals of the unit are re-driven.\n",
+    {kTraceWord, kUnitWord, kIntervalsWord, kMomentWord}};
 
 class ReplayCommand : public CommandWith<ReplayOptions> {
  public:

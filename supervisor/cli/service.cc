@@ -113,7 +113,7 @@ constexpr CommandText kServiceText{"service",
                                    "have systemd start a service under redrive",
                                    "Writes or removes a drop-in of the unit. The service itself is not restarted. Its "
                                    "sessions have the unit's name.\n",
-                                   "UNIT: a service of the system, such as nginx.service\n"};
+                                   {{"UNIT", "a service of the system, such as nginx.service"}}};
 
 class ServiceCommand : public CommandWith<ServiceOptions> {
  public:

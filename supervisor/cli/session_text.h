@@ -10,12 +10,6 @@
 
 namespace redrive {
 
-// For CommandText::words.
-inline constexpr char kSessionWord[] = "NAME: from 'redrive ps'; root names a session of another user as USER/NAME\n";
-inline constexpr char kSessionAndDurationWords[] =
-    "NAME: from 'redrive ps'; root names a session of another user as USER/NAME\n"
-    "D:    a duration such as 500ms, 2s or 10m\n";
-
 // The only word that was given.
 Result<std::string> only_session(const Arguments& arguments, const char* command);
 // Whether the session is still there.

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "supervisor/cli/session_text.h"
+#include "supervisor/cli/words.h"
 
 namespace redrive {
 namespace {
@@ -24,12 +25,14 @@ Result<int> change(const SessionName& session, const SetOptions& options) {
 }
 
 constexpr CommandText kSetText{
-    "set", "redrive set NAME [--bound D] [--keep W]", "change a session while it records",
+    "set",
+    "redrive set NAME [--bound D] [--keep W]",
+    "change a session while it records",
     "All units take a checkpoint. Intervals that begin then keep the new bound; what earlier "
     "ones need for it is added\n"
     "when the recording ends, as far as record does that (--no-repair). Everything else is "
     "fixed when a session starts.\n",
-    kSessionAndDurationWords};
+    {kSessionWord, kDurationWord}};
 
 class SetCommand : public SessionCommand<SetOptions> {
  public:

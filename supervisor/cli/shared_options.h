@@ -1,4 +1,4 @@
-// Options that several commands share, and explanations of their words.
+// Options that several commands share.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,6 @@
 #include "supervisor/plan/tuning.h"
 
 namespace redrive {
-
-// For CommandText::words.
-inline constexpr char kTraceWord[] = "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n";
-inline constexpr char kTraceAndUnitWords[] =
-    "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"
-    "UNIT:  a number or a name from 'redrive ls TRACE'\n"
-    "I, J:  intervals of the unit, counted from 0\n";
 
 inline constexpr uint64_t kMaxPolicyNumber = 1'000'000;
 

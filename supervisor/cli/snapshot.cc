@@ -11,6 +11,7 @@
 #include "supervisor/cli/bound_keeping.h"
 #include "supervisor/cli/session_text.h"
 #include "supervisor/cli/shared_options.h"
+#include "supervisor/cli/words.h"
 
 namespace redrive {
 namespace {
@@ -47,12 +48,12 @@ Result<int> make_snapshot(const SnapshotOptions& options) {
 }
 
 constexpr CommandText kSnapshotText{
-    "snapshot", "redrive snapshot NAME|TRACE -o DIR [--no-repair]",
+    "snapshot",
+    "redrive snapshot NAME|TRACE -o DIR [--no-repair]",
     "make a trace of what a recording with --keep holds",
     "The recording goes on. All units take a checkpoint, up to which the new trace goes; it needs nothing of the old "
     "one.\n",
-    "NAME:  from 'redrive ps'; root names a session of another user as USER/NAME\n"
-    "TRACE: a directory, or a name from 'redrive ls'\n"};
+    {kSessionWord, kGivenTraceWord}};
 
 class SnapshotCommand : public CommandWith<SnapshotOptions> {
  public:

@@ -104,12 +104,13 @@ Result<int> start(const StartOptions& options) {
 }
 
 constexpr CommandText kStartText{
-    "start", "redrive start [--output FILE] NAME [RECORD-OPTIONS] [--] CMD ...",
+    "start",
+    "redrive start [--output FILE] NAME [RECORD-OPTIONS] [--] CMD ...",
     "record a command in the background, as a session",
     "The options after NAME are those of redrive record. The session belongs to the caller; 'redrive ps' lists it, "
     "and\n"
     "'redrive stop NAME' ends it. What the command writes goes to FILE, or else to NAME.log beside the traces.\n",
-    "NAME: up to 64 letters, digits and any of _.:@+-\\\n"};
+    {{"NAME", "up to 64 letters, digits and any of _.:@+-\\"}}};
 
 class StartCommand : public CommandWith<StartOptions> {
  public:

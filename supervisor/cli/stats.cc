@@ -15,7 +15,7 @@
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/join_text.h"
-#include "supervisor/cli/shared_options.h"
+#include "supervisor/cli/words.h"
 #include "supervisor/plan/certificate.h"
 #include "supervisor/plan/graph.h"
 #include "supervisor/plan/tally.h"
@@ -425,9 +425,11 @@ Result<int> stats(const StatsOptions& options) {
   return 0;
 }
 
-constexpr CommandText kStatsText{"stats", "redrive stats [--json] [TRACE]",
+constexpr CommandText kStatsText{"stats",
+                                 "redrive stats [--json] [TRACE]",
                                  "show counts of messages, bytes and checkpoints, in total and per unit and channel",
-                                 "", kTraceWord};
+                                 "",
+                                 {kTraceWord}};
 
 class StatsCommand : public CommandWith<StatsOptions> {
  public:

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/cli/session_text.h"
+#include "supervisor/cli/words.h"
 
 namespace redrive {
 namespace {
@@ -40,8 +41,8 @@ Result<int> show(const SessionName& session, const SessionStatusOptions& options
   return 0;
 }
 
-constexpr CommandText kSessionStatusText{"status", "redrive status [--json] NAME", "show what is known of a session",
-                                         "", kSessionWord};
+constexpr CommandText kSessionStatusText{
+    "status", "redrive status [--json] NAME", "show what is known of a session", "", {kSessionWord}};
 
 class SessionStatusCommand : public SessionCommand<SessionStatusOptions> {
  public:

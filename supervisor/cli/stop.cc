@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "supervisor/cli/session_text.h"
+#include "supervisor/cli/words.h"
 
 namespace redrive {
 namespace {
@@ -21,9 +22,11 @@ Result<int> stop(const SessionName& session, const StopOptions& options) {
 }
 
 constexpr CommandText kStopText{
-    "stop", "redrive stop [--timeout D] NAME", "end a session's program and complete its trace",
+    "stop",
+    "redrive stop [--timeout D] NAME",
+    "end a session's program and complete its trace",
     "The program is sent SIGTERM. If it has not ended after the timeout, everything that is recorded is killed.\n",
-    kSessionAndDurationWords};
+    {kSessionWord, kDurationWord}};
 
 class StopCommand : public SessionCommand<StopOptions> {
  public:

@@ -11,14 +11,6 @@
 
 namespace redrive {
 
-// For CommandText::words.
-inline constexpr char kTraceUnitAndMomentWords[] =
-    "TRACE: a directory, or a name from 'redrive ls'; by default, the latest\n"
-    "UNIT:  a number or a name from 'redrive ls TRACE'\n"
-    "I, J:  intervals of the unit, counted from 0\n"
-    "T:     14:03:07.250, '2026-11-25 14:03:07', @UNIXTIME, -5min (before the recording's end), +2s (after its "
-    "start)\n";
-
 // Since the epoch.
 struct RecordedSpan {
   int64_t start_ns = 0, end_ns = 0;
