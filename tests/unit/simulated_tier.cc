@@ -25,7 +25,7 @@ namespace {
 constexpr uint64_t kReported = SYS_getpid;
 
 // What comes one after the other at `entry`; an instruction each.
-enum Place : uint64_t { kEnters, kDecides, kStamps, kPublishes, kReturns };
+enum WriterPlace : uint64_t { kEnters, kDecides, kStamps, kPublishes, kReturns };
 
 gate::Registers saved(const user_regs_struct& r) {
   return {r.rax, r.rdi, r.rsi, r.rdx, r.r10, r.r8,     r.r9,  r.rbx, r.rbp,

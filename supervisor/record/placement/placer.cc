@@ -33,6 +33,7 @@ void Placer::place_units() {
     place(*unit);
   }
   const auto now = tracer_.now();
+  precedence_.look(now);
   if (placement_.one_processor() || now - placed_ < kPlaced) return;
   const auto elapsed_ns = static_cast<uint64_t>(std::chrono::nanoseconds(now - std::exchange(placed_, now)).count());
   std::vector<UnitUse> uses;

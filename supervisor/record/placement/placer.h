@@ -3,6 +3,7 @@
 
 #include "supervisor/record/kernel/tracer.h"
 #include "supervisor/record/placement/placement.h"
+#include "supervisor/record/placement/precedence.h"
 #include "supervisor/record/placement/seen_processors.h"
 #include "supervisor/record/tracees/tracee.h"
 
@@ -37,6 +38,7 @@ class Placer {
   Placement& placement_;
   SeenProcessors& processors_;
   Tracees& tracees_;
+  Precedence precedence_;
   Clock::time_point placed_{};  // when the units' places were last looked at
   bool crowded_ = false;        // several of them computed then
 };
