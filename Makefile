@@ -57,7 +57,7 @@ MADE_HERE := $(wildcard $(addsuffix /*.h,$(LIB_DIRS))) $(SOURCES)
 # Recorded programs include make itself: they must not see our job server.
 RUN = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL REDRIVE=$(abspath $(BUILD)/redrive) REDRIVE_BUILD=$(abspath $(BUILD))
 
-# System tests at once. They mostly wait, for processes and for the disk.
+# System tests at once.
 JOBS ?= 2
 
 all: $(BUILD)/redrive $(BUILD)/redrived ## build build/redrive and build/redrived
