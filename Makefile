@@ -58,7 +58,7 @@ MADE_HERE := $(wildcard $(addsuffix /*.h,$(LIB_DIRS))) $(SOURCES)
 RUN = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL REDRIVE=$(abspath $(BUILD)/redrive) REDRIVE_BUILD=$(abspath $(BUILD))
 
 # System tests at once.
-JOBS ?= 2
+JOBS ?= 1
 
 all: $(BUILD)/redrive $(BUILD)/redrived ## build build/redrive and build/redrived
 

@@ -38,7 +38,7 @@ class Test:
     run: object
     timeout_s: float       # for each command
     slow: bool             # only with --all, or if asked for by name
-    alone: bool            # not at the same time as others: it takes fixed ports, or most of the machine
+    alone: bool = False    # not at the same time as others: it takes fixed ports, or most of the machine
 
 
 TESTS_BY_NAME = {}

@@ -116,11 +116,15 @@ SLOW_WITH_STOPS = (*SLOW, "big_memory", "births_beside_ends", "changed_groups", 
                    "signals_meant_for_others", "waits_for_all", "woken_sleeps", "written_cpuid")
 
 
+ALONE = ("packet_ring",)  # it sees what others send
+
+
 def register():
     sources = sorted([*(TESTS / "programs").glob("*.c"), *(TESTS / "programs").glob("*.cc")])
     for source in sources:
-        test(f"programs/{source.stem}", timeout_s=180, slow=source.stem in SLOW)(lambda ctx, source=source: run_program(ctx, source))
-        test(f"stops/{source.stem}", timeout_s=180, slow=source.stem in SLOW_WITH_STOPS)(lambda ctx, source=source: run_program_with_stops(ctx, source))
+        alone = source.stem in ALONE
+        test(f"programs/{source.stem}", timeout_s=180, slow=source.stem in SLOW, alone=alone)(lambda ctx, source=source: run_program(ctx, source))
+        test(f"stops/{source.stem}", timeout_s=180, slow=source.stem in SLOW_WITH_STOPS, alone=alone)(lambda ctx, source=source: run_program_with_stops(ctx, source))
     for libc in OTHER_LIBCS:
         for name in WITH_OTHER_LIBCS:
             test(f"{libc}/{name}", timeout_s=60)(lambda ctx, libc=libc, name=name: run_with_other_libc(ctx, libc, name))
