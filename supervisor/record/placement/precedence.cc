@@ -29,20 +29,16 @@ Precedence::~Precedence() {
 
 void Precedence::look(Clock::time_point now) {
   if (refused_ || now - since_ < (first_ ? Clock::duration(kFirst) : kLook)) return;
-  if (first_) return change(now, false);
   const uint64_t waited_ns = thread_.waited_ns();
   const auto elapsed_ns = static_cast<double>(std::chrono::nanoseconds(now - since_).count());
   const bool known = since_ != Clock::time_point{};
-  if (known && static_cast<double>(waited_ns - waited_ns_) > kKept * elapsed_ns) return change(now, true);
+  const bool first = !first_ && known && static_cast<double>(waited_ns - waited_ns_) > kKept * elapsed_ns;
+  if (first != first_) {
+    refused_ = !thread_.come(first);
+    first_ = first && !refused_;
+  }
   since_ = now;
   waited_ns_ = waited_ns;
-}
-
-void Precedence::change(Clock::time_point now, bool first) {
-  if (!thread_.come(first)) refused_ = true;
-  first_ = first && !refused_;
-  since_ = now;
-  waited_ns_ = thread_.waited_ns();
 }
 
 }  // namespace redrive

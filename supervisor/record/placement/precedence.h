@@ -14,13 +14,12 @@ namespace redrive {
 
 class Precedence {
  public:
-  // How the calling thread is served, and how that is changed.
+  // How long a thread has waited, and how its precedence is changed.
   struct Thread {
     std::function<uint64_t()> waited_ns;   // for a processor, so far
     std::function<bool(bool first)> come;  // first, or like others again; false if that is not allowed
   };
-  // Of the thread that calls.
-  Precedence();
+  Precedence();  // for the thread that constructs it
   explicit Precedence(Thread thread) : thread_(std::move(thread)) {}
   ~Precedence();
   Precedence(const Precedence&) = delete;
@@ -30,11 +29,9 @@ class Precedence {
   void look(Clock::time_point now);
 
  private:
-  void change(Clock::time_point now, bool first);
-
   Thread thread_;
   bool first_ = false, refused_ = false;
-  Clock::time_point since_{};  // when that was decided, or the wait was read
+  Clock::time_point since_{};  // when that was decided
   uint64_t waited_ns_ = 0;     // then
 };
 
