@@ -107,8 +107,8 @@ struct TraceWriter::State {
     segment.volume->enter(unit, record.first_event, record.interval);
   }
 
-  // Hands over what is buffered to the writing threads.
-  void hand_over() {
+  // Hands over what is buffered to the writing threads. `last`: as in VolumeWriter::write().
+  void hand_over(bool last = false) {
     std::map<VolumeWriter*, Batch> batches;
     for (const auto& [number, volume] : all()) batches[volume.get()];
     for (auto& [unit, segment] : segments) {
@@ -127,7 +127,7 @@ struct TraceWriter::State {
       if (VolumeWriter* const volume = volume_of(payload.receiver))
         batches[volume].payloads.push_back(std::move(payload));
     }
-    for (auto& [volume, batch] : batches) volume->write(std::move(batch));
+    for (auto& [volume, batch] : batches) volume->write(std::move(batch), last);
   }
 
   // A unit is born where its parent is, from whose events its first interval may be executed.
@@ -335,7 +335,7 @@ Result<void> TraceWriter::finish(const RecordingEnd& end) {
   if (state_->first_error.failed()) return state_->first_error.outcome();
   for (auto& [unit, segment] : state_->segments) state_->leave(unit, *segment);
   state_->segments.clear();
-  state_->hand_over();
+  state_->hand_over(true);
   for (const auto& [number, volume] : state_->all()) {
     if (!volume->is_finished() && !state_->first_error.failed()) state_->first_error.keep(volume->finish(end));
   }

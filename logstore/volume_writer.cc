@@ -25,8 +25,8 @@ Result<void> VolumeWriter::begin(const Settings& settings, std::vector<std::stri
   TRY(storage_.make_directory(files_.events()));
   journal_.add(settings);
   TRY(write_journal());
-  begun_ = {files_.journal(), files_.directory};
-  begun_.insert(begun_.end(), above.begin(), above.end());
+  begun_ = std::move(above);
+  begun_.push_back(files_.directory);
   return {};
 }
 
@@ -34,9 +34,12 @@ void VolumeWriter::note(const JournalRecord& record) {
   if (!closed_ && !first_error_.failed()) journal_.add(record);
 }
 
-void VolumeWriter::write(Batch batch) {
+void VolumeWriter::write(Batch batch, bool last) {
   if (closed_) return;
-  batch.unsynced = std::exchange(begun_, {});
+  if (!last && !begun_.empty()) {
+    batch.unsynced = std::exchange(begun_, {});
+    batch.unsynced.push_back(files_.journal());
+  }
   if (batch.empty() && journal_.buffered() == 0) return;
   batches_->add(std::move(batch));
 }

@@ -52,8 +52,8 @@ class VolumeWriter {
   const TraceFiles& files() const { return files_; }
 
   void note(const JournalRecord& record);
-  // Hands over events and payloads to the writing thread.
-  void write(Batch batch);
+  // Hands over events and payloads to the writing thread. `last`: finish() follows, which syncs everything.
+  void write(Batch batch, bool last);
   void wait_until_idle();
   uint64_t bytes() const { return bytes_ + writer_.bytes(); }  // written so far; for any thread
   UnsyncedFiles& unsynced() { return unsynced_; }
@@ -92,7 +92,7 @@ class VolumeWriter {
   FirstError& first_error_;
   JournalWriter journal_;
   UnsyncedFiles unsynced_;
-  std::vector<std::string> begun_;  // files that the first batch, or the end, syncs
+  std::vector<std::string> begun_;  // directories that the first batch, or the end, syncs
   std::atomic<uint64_t> bytes_ = 0;
 
   Mutex images_mutex_;
