@@ -37,6 +37,7 @@ void ImageJob::add(uint32_t process, const Mapping& mapping, Address address, st
     if (free_bytes == 0) buffer = buffers.take(), free_bytes = PageBuffers::kSize;
     const auto part = original.first(std::min(original.size(), free_bytes));
     uint8_t* const to = buffer.get() + (PageBuffers::kSize - free_bytes);
+    PageBuffers::populate(to, part.size());
     std::memcpy(to, part.data(), part.size());
     runs.push_back({process, address, {to, part.size()}, buffer});
     free_bytes -= part.size();

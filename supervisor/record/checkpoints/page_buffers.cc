@@ -10,8 +10,7 @@ namespace {
 constexpr size_t kMostKept = 32;  // buffers that nobody uses
 
 uint8_t* make() {
-  void* const buffer =
-      mmap(nullptr, PageBuffers::kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  void* const buffer = mmap(nullptr, PageBuffers::kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (buffer == MAP_FAILED) throw std::bad_alloc();
   return static_cast<uint8_t*>(buffer);
 }
@@ -24,8 +23,13 @@ PageBuffers::~PageBuffers() {
 
 void PageBuffers::prepare(size_t bytes) {
   const Lock lock(mutex_);
-  while (free_.size() * kSize < bytes) free_.push_back(make());
+  while (free_.size() * kSize < bytes) {
+    free_.push_back(make());
+    populate(free_.back(), kSize);
+  }
 }
+
+void PageBuffers::populate(uint8_t* part, size_t size) { madvise(part, size, MADV_POPULATE_WRITE); }
 
 std::shared_ptr<uint8_t> PageBuffers::take() {
   uint8_t* buffer = nullptr;
