@@ -84,16 +84,16 @@ uint64_t raw_ns() {
 Counter sample() {
   Counter best;
   uint64_t shortest = ~0ull;
+  let_counter_be_read(true);
   for (int i = 0; i < 5; ++i) {
-    let_counter_be_read(true);
     const uint64_t before = __rdtsc();
     const uint64_t ns = raw_ns();
     const uint64_t after = __rdtsc();
-    let_counter_be_read(false);
     if (after - before >= shortest) continue;
     shortest = after - before;
     best = {ns, before + shortest / 2, 0};
   }
+  let_counter_be_read(false);
   return best;
 }
 
