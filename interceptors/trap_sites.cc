@@ -209,13 +209,18 @@ Bytes encode(const FoundTrapSites& found) {
     out.u(static_cast<uint64_t>(site.instruction));
     out.bytes(site.front);
   }
+  out.u(found.questions.size());
+  for (const auto& question : found.questions) {
+    out.u(question.leaf);
+    out.u(question.subleaf);
+  }
   return out.take();
 }
 
 std::optional<FoundTrapSites> decode_trap_sites(std::span<const uint8_t> bytes) {
   Decoder in(bytes);
   const uint64_t counter = in.u(), cpuid = in.u();
-  FoundTrapSites found{.traps = {.counter = counter == 1, .cpuid = cpuid == 1}, .sites = {}};
+  FoundTrapSites found{.traps = {.counter = counter == 1, .cpuid = cpuid == 1}, .sites = {}, .questions = {}};
   bool good = counter <= 1 && cpuid <= 1;
   auto& sites = found.sites;
   sites.resize(in.count(3));
@@ -228,6 +233,13 @@ std::optional<FoundTrapSites> decode_trap_sites(std::span<const uint8_t> bytes) 
     const auto is_length = [](uint8_t length) { return length > 0 && length <= kLongestInstruction; };
     good &= instruction < kInstructions && front.size() <= kMaxFront &&
             std::all_of(front.begin(), front.end(), is_length) && (i == 0 || sites[i].offset > sites[i - 1].offset);
+  }
+  found.questions.resize(in.count(2));
+  good &= found.questions.size() <= gate::kMaxAnswers;
+  for (auto& question : found.questions) {
+    const uint64_t leaf = in.u(), subleaf = in.u();
+    good &= leaf <= UINT32_MAX && subleaf <= UINT32_MAX;
+    question = {static_cast<uint32_t>(leaf), static_cast<uint32_t>(subleaf)};
   }
   if (!good || !in.ok() || !in.at_end()) return std::nullopt;
   return found;

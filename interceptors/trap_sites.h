@@ -29,6 +29,7 @@ std::vector<TrapSite> trap_sites(const Bytes& file, ProcessorTraps traps);
 struct FoundTrapSites {
   ProcessorTraps traps;
   std::vector<TrapSite> sites;
+  std::vector<CpuidQuestion> questions;  // that programs have asked there; at most gate::kMaxAnswers
 };
 Bytes encode(const FoundTrapSites& found);
 std::optional<FoundTrapSites> decode_trap_sites(std::span<const uint8_t> bytes);

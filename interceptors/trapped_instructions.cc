@@ -189,12 +189,16 @@ TrappedInstruction counter_instruction(uint64_t length) {
 
 bool reads_counter(const TrappedInstruction& trapped) { return trapped.instruction != kCpuid; }
 
-const gate::CpuidAnswer& CpuidAnswers::of(uint32_t leaf, uint32_t subleaf) {
-  for (const auto& known : answers_) {
-    if (known.leaf == leaf && known.subleaf == subleaf) return known;
-  }
-  const Leaf out = masked_cpuid(leaf, subleaf);
-  last_ = {leaf, subleaf, out.eax, out.ebx, out.ecx, out.edx};
+std::vector<gate::CpuidAnswer>::const_iterator CpuidAnswers::find(const CpuidQuestion& question) const {
+  return std::find_if(answers_.begin(), answers_.end(), [&](const gate::CpuidAnswer& known) {
+    return CpuidQuestion{known.leaf, known.subleaf} == question;
+  });
+}
+
+const gate::CpuidAnswer& CpuidAnswers::of(const CpuidQuestion& question) {
+  if (const auto known = find(question); known != answers_.end()) return *known;
+  const Leaf out = masked_cpuid(question.leaf, question.subleaf);
+  last_ = {question.leaf, question.subleaf, out.eax, out.ebx, out.ecx, out.edx};
   return answers_.size() < gate::kMaxAnswers ? answers_.emplace_back(last_) : last_;
 }
 
@@ -205,10 +209,14 @@ void answer_counter(const TrappedInstruction& trapped, uint64_t now, user_regs_s
   if (trapped.instruction == kRdtscp) regs.rcx = 0;  // IA32_TSC_AUX: the processor's number
 }
 
+CpuidQuestion cpuid_question(const user_regs_struct& regs) {
+  return {static_cast<uint32_t>(regs.rax), static_cast<uint32_t>(regs.rcx)};
+}
+
 void answer(const TrappedInstruction& trapped, user_regs_struct& regs, CpuidAnswers& answers) {
   if (trapped.instruction == kCpuid) {
     regs.rip += static_cast<uint64_t>(trapped.length);
-    const auto& out = answers.of(static_cast<uint32_t>(regs.rax), static_cast<uint32_t>(regs.rcx));
+    const auto& out = answers.of(cpuid_question(regs));
     regs.rax = out.eax;
     regs.rbx = out.ebx;
     regs.rcx = out.ecx;

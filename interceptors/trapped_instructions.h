@@ -46,15 +46,24 @@ TrappedInstruction cpuid_instruction();
 // TSX, WAITPKG, and the processor that it runs on. It also hides the size of the XSAVE area, so that the dynamic linker
 // uses FXSAVE: what XSAVE leaves in memory depends on when the kernel switched threads. Within a recording, the answer
 // for a leaf and subleaf is always the same: asking costs 10 us on virtual machines.
+struct CpuidQuestion {
+  uint32_t leaf, subleaf;
+  bool operator==(const CpuidQuestion&) const = default;
+};
 class CpuidAnswers {
  public:
-  const gate::CpuidAnswer& of(uint32_t leaf, uint32_t subleaf);
+  const gate::CpuidAnswer& of(const CpuidQuestion& question);
+  bool has(const CpuidQuestion& question) const { return find(question) != answers_.end(); }
   const std::vector<gate::CpuidAnswer>& all() const { return answers_; }  // those that were asked for first
 
  private:
+  std::vector<gate::CpuidAnswer>::const_iterator find(const CpuidQuestion& question) const;
+
   std::vector<gate::CpuidAnswer> answers_;
   gate::CpuidAnswer last_{};
 };
+// What cpuid is asked with these registers.
+CpuidQuestion cpuid_question(const user_regs_struct& regs);
 void answer(const TrappedInstruction& trapped, user_regs_struct& regs, CpuidAnswers& answers);
 
 // The same for rdtsc and rdtscp, with the value that they read.

@@ -57,7 +57,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       outside_(objects_, tracees_, findings_, object_views_),
       object_sharing_(writer_, objects_, arena_.get(), tracees_, findings_, events_, object_views_, private_views_,
                       outside_, files_, joiner_),
-      patching_(cache, calls_, writer_, limits_, arena_.get(), tracees_, findings_, control_),
+      patching_(cache, calls_, writer_, limits_, arena_.get(), answers_, tracees_, findings_, control_),
       native_(tracer_, calls_, limits_, tracees_, files_, patching_, ends_),
       packet_rings_(limits_, findings_, control_),
       layout_(objects_, arena_.get(), findings_, patching_, private_views_, object_sharing_, files_, packet_rings_),

@@ -39,13 +39,16 @@ Bytes good_plans(sample::Values& v) {
 }
 
 Bytes good_sites(sample::Values& v) {
-  FoundTrapSites found{.traps = {.counter = v.once_in(2), .cpuid = v.once_in(2)}, .sites = {}};
+  FoundTrapSites found{.traps = {.counter = v.once_in(2), .cpuid = v.once_in(2)}, .sites = {}, .questions = {}};
   auto& sites = found.sites;
   for (uint64_t count = v.below(5), offset = 0; count > 0; --count) {
     sites.push_back({offset += 1 + v.below(1000), static_cast<int32_t>(v.below(3)), {}});
     for (uint64_t front = v.below(kMaxFront + 1); front > 0; --front) {
       sites.back().front.push_back(static_cast<uint8_t>(1 + v.below(15)));
     }
+  }
+  for (uint64_t count = v.below(5); count > 0; --count) {
+    found.questions.push_back({static_cast<uint32_t>(v.any()), static_cast<uint32_t>(v.any())});
   }
   const Bytes bytes = encode(found);
   const auto again = decode_trap_sites(bytes);
@@ -111,6 +114,7 @@ void use_sites(const Bytes& bytes) {
   const auto found = decode_trap_sites(bytes);
   if (!found) return;
   for (const auto& site : found->sites) require(site.front.size() <= kMaxFront, "too many instructions in front");
+  require(found->questions.size() <= gate::kMaxAnswers, "more questions than can be answered");
 }
 
 void one_entry(uint64_t seed) {

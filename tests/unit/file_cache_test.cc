@@ -9,6 +9,7 @@
 #include "logstore/block_sums.h"
 #include "logstore/file_store.h"
 #include "supervisor/record/code/patch_plans.h"
+#include "supervisor/record/code/trap_replacement.h"
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
@@ -299,8 +300,10 @@ TEST_CASE("plans and cpuid sites come back as they were") {
   CHECK(refused({0, 3, 0}, 5, SiteKind::syscall, 0xffc));
 
   constexpr ProcessorTraps kNone{.counter = false, .cpuid = false};
-  const auto encoded = [&](std::vector<TrapSite> sites) { return encode(FoundTrapSites{kNone, std::move(sites)}); };
-  const auto kept = decode_trap_sites(encoded({{0x100, 2, {3, 2}}, {0x200, 1, {}}}));
+  const auto encoded = [&](std::vector<TrapSite> sites, std::vector<CpuidQuestion> questions = {}) {
+    return encode(FoundTrapSites{kNone, std::move(sites), std::move(questions)});
+  };
+  const auto kept = decode_trap_sites(encoded({{0x100, 2, {3, 2}}, {0x200, 1, {}}}, {{0x8000001d, 3}, {7, 0}}));
   REQUIRE(kept);
   CHECK(kept->traps == kNone);
   REQUIRE(kept->sites.size() == 2);
@@ -308,8 +311,11 @@ TEST_CASE("plans and cpuid sites come back as they were") {
   CHECK(kept->sites[0].instruction == 2);
   CHECK(kept->sites[1].instruction == 1);
   CHECK(kept->sites[0].front == std::vector<uint8_t>{3, 2});
+  CHECK(kept->questions == std::vector<CpuidQuestion>{{0x8000001d, 3}, {7, 0}});
+  CHECK(decode_trap_sites(encoded({}, std::vector<CpuidQuestion>(gate::kMaxAnswers))));
+  CHECK_FALSE(decode_trap_sites(encoded({}, std::vector<CpuidQuestion>(gate::kMaxAnswers + 1))));
   constexpr ProcessorTraps kCounter{.counter = true, .cpuid = false};
-  const auto none = decode_trap_sites(encode(FoundTrapSites{kCounter, {}}));
+  const auto none = decode_trap_sites(encode(FoundTrapSites{kCounter, {}, {}}));
   REQUIRE(none);
   CHECK(none->traps == kCounter);
   CHECK_FALSE(decode_trap_sites({}));
@@ -317,6 +323,34 @@ TEST_CASE("plans and cpuid sites come back as they were") {
   CHECK_FALSE(decode_trap_sites(encoded({{2, 0, {0}}})));
   CHECK_FALSE(decode_trap_sites(encoded({{2, 0, {1, 1, 1, 1, 1}}})));
   CHECK_FALSE(decode_trap_sites(encoded({{2, 3, {}}})));
+}
+
+TEST_CASE("what the cpuid instructions of a file ask is known in the next recording") {
+  constexpr CpuidQuestion kFirst{0x8000001d, 3}, kSecond{7, 0};
+  constexpr char kLinker[] = "/lib64/ld-linux-x86-64.so.2";
+  const MappedFile linker{kLinker, version_of(kLinker)};
+  const Place place;
+  {
+    const auto cache = FileCache::open(place.cache());
+    REQUIRE(cache);
+    TrapReplacement replacement(cache.get(), {false, false});
+    replacement.add_question(linker, kFirst);  // nothing is known of the file yet
+    REQUIRE(replacement.sites_of(linker));
+    CHECK(replacement.questions(linker.version).empty());
+    for (const auto& question : {kFirst, kSecond, kFirst}) replacement.add_question(linker, question);
+    CHECK_EQ(replacement.questions(linker.version).size(), 2);
+    cache->keep(place.copies("trace"));
+  }
+  const auto cache = FileCache::open(place.cache());
+  REQUIRE(cache);
+  TrapReplacement replacement(cache.get(), {false, false});
+  CHECK(replacement.questions(linker.version).empty());
+  REQUIRE(replacement.sites_of(linker));
+  const auto questions = replacement.questions(linker.version);
+  CHECK(std::vector(questions.begin(), questions.end()) == std::vector{kFirst, kSecond});
+  TrapReplacement other(cache.get(), {true, false});
+  REQUIRE(other.sites_of(linker));  // found for processors that trap something else
+  CHECK(other.questions(linker.version).empty());
 }
 
 }  // namespace redrive::file_cache_test

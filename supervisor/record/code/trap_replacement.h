@@ -1,9 +1,11 @@
 // Replaces instructions with nondeterministic results in mapped files by others that trap, on machines that cannot be
-// told to trap these. Where a version of a file holds them is looked for once, and the cache of files remembers it.
+// told to trap these. Where a version of a file holds them is looked for once, and the cache of files remembers it,
+// with what its cpuid instructions ask.
 #pragma once
 
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/remote.h"
@@ -21,6 +23,10 @@ class TrapReplacement {
 
   // Where the file holds instructions that do not trap. Null if it cannot be read.
   const std::vector<TrapSite>* sites_of(const MappedFile& file);
+  // What programs have asked with the file's cpuid instructions, in this recording and in earlier ones.
+  std::span<const CpuidQuestion> questions(const FileVersion& file) const;
+  // A program has asked that with an instruction of the file, whose sites are known.
+  void add_question(const MappedFile& file, const CpuidQuestion& question);
   // The lengths of the instructions before the one at this offset (TrapSite); empty if they are not known.
   std::vector<uint8_t> front(const FileVersion& file, uint64_t offset) const;
 
@@ -35,7 +41,7 @@ class TrapReplacement {
  private:
   FileCache* cache_;
   ProcessorTraps traps_;
-  std::map<FileVersion, std::vector<TrapSite>> known_;
+  std::map<FileVersion, FoundTrapSites> known_;
 };
 
 }  // namespace redrive

@@ -119,12 +119,27 @@ void CodePatching::replace_traps(Process& process, const Mapping& mapping, const
     return;
   }
   if (replaced->failed) findings_.add_unsure(*process.unit, "rdtsc or cpuid instructions could not be replaced");
+  if (file) answer_again(replacement_.questions(file->version));
   process.stand_ins.insert(replaced->sites.begin(), replaced->sites.end());
   if (!event) return;
   for (const auto& [site, instruction] : replaced->sites) {
     Bytes bytes = stand_in(instruction.length);
     event->writes.push_back({site, bytes.size(), MemoryWrite::Kind::data, std::move(bytes)});
   }
+}
+
+// Answers what programs will ask, so that they need not stop for it.
+void CodePatching::answer_again(std::span<const CpuidQuestion> questions) {
+  const size_t before = answers_.all().size();
+  for (const auto& question : questions) answers_.of(question);
+  if (arena_ && answers_.all().size() > before) arena_->set_answers(answers_.all());
+}
+
+void CodePatching::note_question(const Thread& thread, Address at, const CpuidQuestion& question) {
+  const auto code = mapping_of(thread.process->pid, at);
+  if (!code) return;
+  MappedFiles files(thread.process->pid);
+  if (const MappedFile* const file = files.of(*code)) replacement_.add_question(*file, question);
 }
 
 }  // namespace redrive

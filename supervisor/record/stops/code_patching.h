@@ -23,11 +23,12 @@ class CodePatching {
  public:
   // `cache`: holds what is known of files already, and is told what was learnt of them; null if there is none.
   CodePatching(FileCache* cache, TraceeCalls& calls, TraceWriter& writer, const RecorderLimits& limits,
-               GateArena* arena, Tracees& tracees, Findings& findings, ThreadControl& control)
+               GateArena* arena, CpuidAnswers& answers, Tracees& tracees, Findings& findings, ThreadControl& control)
       : calls_(calls),
         writer_(writer),
         limits_(limits),
         arena_(arena),
+        answers_(answers),
         tracees_(tracees),
         findings_(findings),
         control_(control),
@@ -45,6 +46,8 @@ class CodePatching {
   // On machines that cannot trap all of rdtsc, rdtscp and cpuid: replaces them in a file's mapping that was just made,
   // and notes that in the event. `file`: null if it cannot be reached.
   void replace_traps(Process& process, const Mapping& mapping, const MappedFile* file, Event* event);
+  // A thread has stopped because the replaced cpuid there asks what nobody has asked yet.
+  void note_question(const Thread& thread, Address at, const CpuidQuestion& question);
   // What is known of the code of a program's file.
   Program& program(const FileVersion& file) { return plans_.program(file); }
   // Whether code of this file holds instructions that would have to be replaced.
@@ -62,11 +65,13 @@ class CodePatching {
   std::optional<Patcher::Replacement> replacement(const Thread& thread, Address at, SiteKind kind);
   bool in_use(const Thread& thread, const AddressRange& code) const;
   Result<void> map_trampolines(Thread& thread, Address near);
+  void answer_again(std::span<const CpuidQuestion> questions);
 
   TraceeCalls& calls_;
   TraceWriter& writer_;
   const RecorderLimits& limits_;
   GateArena* arena_;
+  CpuidAnswers& answers_;
   Tracees& tracees_;
   Findings& findings_;
   ThreadControl& control_;

@@ -37,6 +37,8 @@ bool TrapAnswers::answer_instruction(Thread& thread, int signal, const user_regs
   const auto trap = is_stand_in(code) ? replaced(process, patched, regs.rip) : decode_trapped(code);
   if (!trap) return false;
   if (!forced_.undo_forced(thread, signal, regs)) return true;
+  const bool is_new = !reads_counter(*trap) && is_stand_in(code) && !answers_.has(cpuid_question(regs));
+  if (is_new) patching_.note_question(thread, regs.rip, cpuid_question(regs));
   user_regs_struct after = regs;
   answer(*trap, after, answers_);
   add_trap(thread, *trap, regs, after);
