@@ -360,8 +360,15 @@ TEST_CASE("what was learnt of a file's sites is of that version and that segment
   CodePlan& plan = plans.of(file, mapping);
   CodeSite& known = plan.site(64);
   CHECK(known.offset == 0x3040);
-  CHECK_FALSE(known.stopped_again());
-  CHECK(known.stopped_again());
+  CHECK_FALSE(known.stopped());
+  CHECK(known.stopped());
+  for (const SiteKind kind : {SiteKind::cpuid, SiteKind::rdtsc, SiteKind::rdtscp}) {
+    CodeSite first;
+    first.kind = kind;
+    CHECK(first.stopped());
+    first.examined = true;
+    CHECK_FALSE(first.stopped());
+  }
   const auto memory = Memory::open(getpid());
   REQUIRE(memory);
   REQUIRE(plan.examine(known, *memory, mapping));

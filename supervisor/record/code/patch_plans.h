@@ -34,9 +34,10 @@ struct CodeSite {
   Bytes original;                     // what the window holds; empty until it was patched somewhere
   std::set<const Program*> used_by;
 
-  // Counts a stop. False if it is the first one in all programs that map the file (many sites are used only once), or
-  // if nothing can be done about the site.
-  bool stopped_again() { return ++stops > 1 && (!examined || window); }
+  // Counts a stop. Returns whether to patch the site, as far as can be known without having examined it: a system call
+  // not before its second stop in all programs that map the file, because many sites are used only once. Files hold few
+  // other instructions, and each program that comes to them executes most of these once.
+  bool stopped() { return ++stops > (kind == SiteKind::syscall ? 1 : 0) && (!examined || window); }
   // Whether it is known for good what can be done about it.
   bool settled() const { return examined && (!window || !original.empty()); }
 };

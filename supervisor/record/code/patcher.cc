@@ -28,7 +28,7 @@ RecordedGate::StoppingSite& Patcher::stopping_site(const Space& space, Address a
 std::optional<Patcher::Replacement> Patcher::stopped(const Space& space, Address at, SiteKind kind) {
   if (space.gate.patched(at)) return {};
   RecordedGate::StoppingSite& stopping = stopping_site(space, at, kind);
-  if (!stopping.stopped_again()) return {};
+  if (!stopping.stopped()) return {};
   const auto mapping = mapping_of(space.pid, at);
   if (!mapping) return {};
   CodeSite& site = *stopping.site;

@@ -9,8 +9,8 @@
 
 namespace redrive {
 
-bool RecordedGate::StoppingSite::stopped_again() {
-  return site && site->stopped_again() && (++stops >= kOwnCodeWorthPatching || !own);
+bool RecordedGate::StoppingSite::stopped() {
+  return site && site->stopped() && (++stops >= kOwnCodeWorthPatching || !own);
 }
 
 RecordedGate::RecordedGate(GateArena& arena, const RecordedGate& parent, Unit* unit)

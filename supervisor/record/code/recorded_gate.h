@@ -35,7 +35,7 @@ class RecordedGate : public Gate {
     uint64_t stops = 0;  // in this address space
 
     // Counts a stop. Returns whether it is worth replacing the instruction by now.
-    bool stopped_again();
+    bool stopped();
   };
   // What was noted of a site that has stopped a thread; null if nothing was. Valid until it is replaced or forgotten.
   StoppingSite* stopping(Address at);
