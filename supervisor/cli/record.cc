@@ -17,6 +17,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <future>
 #include <iterator>
 #include <sstream>
 #include <thread>
@@ -46,12 +48,14 @@
 #include "supervisor/record/front/exit_status.h"
 #include "supervisor/record/front/front.h"
 #include "supervisor/record/front/interrupts.h"
+#include "supervisor/record/front/launcher.h"
 #include "supervisor/record/front/lifeline.h"
 #include "supervisor/record/kernel/process_status.h"
 #include "supervisor/record/kernel/ptrace_tracer.h"
 #include "supervisor/record/recorder.h"
 #include "supervisor/record/settings/transport.h"
 #include "supervisor/session/run_directory.h"
+#include "supervisor/tier/gate_arena.h"
 
 namespace redrive {
 namespace {
@@ -316,6 +320,15 @@ Result<CheckpointEngine> checkpoint_engine_of(CheckpointEngine::Kind kind) {
   return CheckpointEngine{kind, kind == CheckpointEngine::Kind::automatic ? kept_criu_cost() : std::nullopt};
 }
 
+// The in-process tier. Null: every call stops.
+std::unique_ptr<GateArena> make_arena(const RecordOptions& options) {
+  if (!options.in_process || options.pid) return nullptr;
+  auto arena = GateArena::make();
+  if (arena) return std::move(*arena);
+  notice("{}; every system call will stop", arena.error().message);
+  return nullptr;
+}
+
 // Runs in the process that stand_in_front() or guard_recorder() has made the recorder.
 Result<int> record(const RecordOptions& options, const Fd& output) {
   // By default each thread has memory of its own for what it allocates (malloc(3), arenas). What is allocated in one
@@ -325,8 +338,14 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
   ASSIGN_OR_RETURN(const RecordedCommand subject, recorded_command(options));
   const std::string& program = subject.program;
   ASSIGN_OR_RETURN(const PolicyInfo* info, find_policy(options.policy));
-  ASSIGN_OR_RETURN(const Tuning tuning, tuning_of(options, *info));
+  // This host is measured while what does not depend on that is made ready.
+  auto measured =
+      std::async(std::launch::async | std::launch::deferred, tuning_of, std::cref(options), std::cref(*info));
   ASSIGN_OR_RETURN(const CheckpointEngine checkpoint_engine, checkpoint_engine_of(options.checkpoint_engine));
+  const auto cache = FileCache::open(FileCache::home());
+  auto arena = make_arena(options);
+  ASSIGN_OR_RETURN(const Launcher::Filter filter, Launcher::filter(arena.get()));
+  ASSIGN_OR_RETURN(const Tuning tuning, measured.get());
   PolicyParameters parameters = options.parameters;
   parameters.critical_path_ns = nanoseconds(tuning.critical_path_s);
   parameters.checkpoint_period_ns = nanoseconds(tuning.period_s);
@@ -352,7 +371,6 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
   settings.host = host_description();
   settings.started_unix_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const auto cache = FileCache::open(FileCache::home());
   ASSIGN_OR_RETURN(auto writer, TraceWriter::create(directory, settings, disk(), cache.get(), options.keeps_window()));
   if (options.directory.empty() && !options.pid) TRY(set_latest(directory));
   name_lock = Fd();  // from now on others may create traces
@@ -371,7 +389,6 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     limits.restore_budget_s = restore_budget_s(options, options.bound_s, tuning);
     limits.attached = options.pid != 0;
     limits.attached_for_s = options.attached_for_s;
-    limits.in_process = options.in_process && !limits.attached;
     limits.independent_checkpoints = options.independent_checkpoints;
     limits.checkpoint_engine = checkpoint_engine;
     limits.processors = options.processors;
@@ -383,7 +400,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     catch_interrupts();
     limits.traps = trap_own_instructions();
     PtraceTracer tracer(limits.attached ? PtraceTracer::Calls::all : PtraceTracer::Calls::filtered);
-    Recorder recorder(tracer, *writer, *policy, limits, cache.get());
+    Recorder recorder(tracer, *writer, *policy, limits, std::move(arena), cache.get());
     if (output) dup2(output.get(), STDOUT_FILENO), dup2(output.get(), STDERR_FILENO);
     if (limits.attached) {
       if (const auto attached = recorder.attach(options.pid); !attached) {
@@ -393,7 +410,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
       if (options.directory.empty()) TRY(set_latest(directory));
     } else {
       personality(ADDR_NO_RANDOMIZE);
-      TRY(recorder.launch(program, options.command));
+      TRY(recorder.launch(program, options.command, filter));
     }
     if (session) TRY(begin_session(*session, recorder, options, directory, settings));
     std::optional<TriggeredSnapshots> snapshots;

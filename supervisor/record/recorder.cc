@@ -7,7 +7,6 @@
 #include "base/notice.h"
 #include "supervisor/record/front/front.h"
 #include "supervisor/record/front/interrupts.h"
-#include "supervisor/record/front/launcher.h"
 
 namespace redrive {
 namespace {
@@ -22,21 +21,14 @@ constexpr double kForever_s = 1e9;
 constexpr auto kShortestLook = 2ms;
 constexpr int kLooksInPeriod = 50;  // at units' clocks in a checkpoint period, if there are not more ticks
 
-std::unique_ptr<GateArena> make_arena(const RecorderLimits& limits) {
-  if (!limits.in_process) return nullptr;
-  auto arena = GateArena::make();
-  if (arena) return std::move(*arena);
-  notice("{}; every system call will stop", arena.error().message);
-  return nullptr;
-}
-
 }  // namespace
 
-Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const RecorderLimits& limits, FileCache* cache)
+Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const RecorderLimits& limits,
+                   std::unique_ptr<GateArena> arena, FileCache* cache)
     : tracer_(tracer),
       writer_(writer),
       limits_(limits),
-      arena_(make_arena(limits)),
+      arena_(std::move(arena)),
       stops_(tracer),
       calls_(tracer, [this](pid_t tid) { return ends_.wait_stop(tid); }),
       tier_mapper_(tracer, calls_),
@@ -101,9 +93,10 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       live_(tracer_, policy, limits_, messages_, tracees_, checkpointer_, ends_, window_),
       served_(limits_, arena_.get(), event_clock_, answers_, findings_, events_, files_, traps_) {}
 
-Result<void> Recorder::launch(const std::string& path, const std::vector<std::string>& arguments) {
+Result<void> Recorder::launch(const std::string& path, const std::vector<std::string>& arguments,
+                              const Launcher::Filter& filter) {
   placement_.stay_home();
-  ASSIGN_OR_RETURN(Launcher launcher, Launcher::fork(path, arguments, arena_.get()));
+  ASSIGN_OR_RETURN(Launcher launcher, Launcher::fork(path, arguments, filter));
   const pid_t pid = launcher.pid();
   if (const auto seized = tracer_.seize(pid); !seized) {
     tracer_.send(pid, SIGKILL);

@@ -21,6 +21,7 @@
 #include "supervisor/record/disguise/adapted_files.h"
 #include "supervisor/record/disguise/adapted_opens.h"
 #include "supervisor/record/disguise/forced_signals.h"
+#include "supervisor/record/front/launcher.h"
 #include "supervisor/record/kernel/event_clock.h"
 #include "supervisor/record/kernel/stop_queue.h"
 #include "supervisor/record/kernel/tracee_calls.h"
@@ -73,13 +74,15 @@ namespace redrive {
 
 class Recorder {
  public:
-  // `cache`: holds what is known of files already, and is told what was learnt of them when run() ends; null if there
-  // is none.
+  // `arena`: of the in-process tier; null: every call stops. `cache`: holds what is known of files already, and is told
+  // what was learnt of them when run() ends; null if there is none.
   Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const RecorderLimits& limits,
-           FileCache* cache = nullptr);
+           std::unique_ptr<GateArena> arena, FileCache* cache = nullptr);
 
-  // Starts `path` with these arguments, stopped before its first instruction.
-  Result<void> launch(const std::string& path, const std::vector<std::string>& arguments);
+  // Starts `path` with these arguments, stopped before its first instruction. `filter`: Launcher::filter(), with the
+  // same arena.
+  Result<void> launch(const std::string& path, const std::vector<std::string>& arguments,
+                      const Launcher::Filter& filter);
   // Records a process that runs already, with its descendants, until they have ended, or are let go: when the limits
   // say so, or redrive is sent a signal that would end it.
   Result<void> attach(pid_t pid);
@@ -116,7 +119,7 @@ class Recorder {
   Tracer& tracer_;
   TraceWriter& writer_;
   RecorderLimits limits_;
-  const std::unique_ptr<GateArena> arena_;  // of the in-process tier; null: every call stops
+  const std::unique_ptr<GateArena> arena_;
   Clock::time_point next_tick_{}, next_look_{};
   bool write_failed_ = false;
   Clock::time_point lets_go_at_ = Clock::time_point::max();

@@ -36,12 +36,17 @@ Recorded record(uint64_t seed, SimulatedKernel& kernel, SimulatedKernel::Calls c
   const auto policy = make_policy("none", PolicyParameters{});
   REQUIRE(policy);
   RecorderLimits limits;
-  limits.in_process = calls == SimulatedKernel::Calls::served;
   limits.traps.cpuid = false;  // the program would have to ask for that
   // A checkpoint without an image, because there is hardly any memory.
   limits.checkpoint_period_ns = seed % 2 ? kPeriod_ns : 0;
   limits.virtual_checkpoints = true;
-  Recorder recorder(kernel, **writer, **policy, limits);
+  std::unique_ptr<GateArena> arena;
+  if (calls == SimulatedKernel::Calls::served) {
+    auto made = GateArena::make();
+    REQUIRE(made);
+    arena = std::move(*made);
+  }
+  Recorder recorder(kernel, **writer, **policy, limits, std::move(arena));
   recorder.adopt(SimulatedKernel::kFirstPid, false);
   Recorded recorded;
   recorded.end = recorder.run({[](const LeftBehind&) {}});

@@ -83,12 +83,7 @@ class Environment {
 
 }  // namespace
 
-Result<Launcher> Launcher::fork(const std::string& path, const std::vector<std::string>& arguments,
-                                const GateArena* arena) {
-  int go[2];
-  if (pipe2(go, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
-  const Fd read_end(go[0]);
-  Fd write_end(go[1]);
+Result<Launcher::Filter> Launcher::filter(const GateArena* arena) {
   std::vector<ExactCall> calls{fatal_call(true), fatal_call(false)};
   std::vector<UntracedSite> untraced;
   if (arena) {
@@ -96,7 +91,15 @@ Result<Launcher> Launcher::fork(const std::string& path, const std::vector<std::
     calls.insert(calls.end(), loaders.begin(), loaders.end());
     untraced = arena->untraced();
   }
-  ASSIGN_OR_RETURN(const auto filter, seccomp_filter(untraced, arena ? arena->header().boundary : 0, calls));
+  return seccomp_filter(untraced, arena ? arena->header().boundary : 0, calls);
+}
+
+Result<Launcher> Launcher::fork(const std::string& path, const std::vector<std::string>& arguments,
+                                const Filter& filter) {
+  int go[2];
+  if (pipe2(go, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
+  const Fd read_end(go[0]);
+  Fd write_end(go[1]);
   const sock_fprog program{static_cast<unsigned short>(filter.size()), const_cast<sock_filter*>(filter.data())};
   std::vector<char*> argv;
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

@@ -2,6 +2,7 @@
 // everything restored that redrive has changed in its own process, and not before its tracer is there.
 #pragma once
 
+#include <linux/filter.h>
 #include <sys/types.h>
 
 #include <string>
@@ -15,10 +16,12 @@ namespace redrive {
 
 class Launcher {
  public:
-  // Forks a process that will execute `path`, an absolute path, with these arguments and this environment. `arena` is
-  // that of the in-process tier, null without it.
+  // The filter under which the program runs. `arena` is that of the in-process tier, null without it.
+  using Filter = std::vector<sock_filter>;
+  static Result<Filter> filter(const GateArena* arena);
+  // Forks a process that will execute `path`, an absolute path, with these arguments and this environment.
   static Result<Launcher> fork(const std::string& path, const std::vector<std::string>& arguments,
-                               const GateArena* arena);
+                               const Filter& filter);
 
   // The process. It waits until go() is called; if that never happens, it ends when this object does.
   pid_t pid() const { return pid_; }

@@ -25,7 +25,6 @@ struct RecorderLimits {
   bool independent_checkpoints = false;  // units do not take theirs together
   unsigned processors = 0;               // that the programs may run on; 0: all
   unsigned processors_seen = 0;          // that they find; 0: those that there are
-  bool in_process = true;                // serve calls inside tracees where that can be done
   // What a replay needs for a served call in addition to what the call itself takes: reading and comparing it.
   uint64_t replayed_call_ns = 1000;
   uint64_t replayed_stop_ns = 8000;  // ... of one that a replay executes
