@@ -89,6 +89,7 @@ ROWS = {
     **{name + suffix: server_row(script) for name, script in SERVERS.items() for suffix in ("", " all")},
 }
 PAUSE_BASE_S, PAUSE_PER_GB_S = 1e-3, 12e-3
+START_S, START_RATIO, START_RUNS = 10e-3, 1.15, 10  # more than natively; times natively; pairs of runs for each of another row
 LONG_GROWTH_BYTES = 4 << 20
 END_S = 1
 
@@ -160,6 +161,16 @@ class Bench:
                 raise Failure(f"{' '.join(map(str, command))}: exit status {status}: {told[0][:200]}")
             return Run(seconds, output.read(), user + children_user, recorder.cpu_s,
                        user + system + children_user + children_system - recorder.cpu_s, recorder.peak, recorder.samples)
+
+    @contextlib.contextmanager
+    def nothing_set(self):
+        """Programs run without the variables by which they would talk natively as they do in a recording (which sets these by itself)."""
+        env = self.env
+        self.env = {key: value for key, value in env.items() if key not in mpi.SOCKETS}
+        try:
+            yield
+        finally:
+            self.env = env
 
     def redrive(self, *words, **how):
         return self.run([self.options.redrive, *words], **how)
@@ -277,6 +288,17 @@ class Bench:
                   "checkpoints": len(pauses), "recorded_s": seconds,
                   "trace_bytes_per_s": self.json("stats", self.trace)["trace_bytes"] / seconds})
 
+    def start_row(self, name, command, *, limit_s=None, limit=None):
+        """A program that does next to nothing, as a user records it: what it costs to begin a recording and to end it."""
+        native, recorded = [], []
+        with self.nothing_set():
+            for _ in range(1 + self.arguments.runs * START_RUNS):
+                native.append(self.run(command).seconds)
+                recorded.append(self.record(command, None, DEFAULT_BOUND).seconds)
+        native_s, recorded_s = (statistics.quantiles(times[1:], n=4) for times in (native, recorded))  # the first fills the cache
+        self.add({"row": name, "start_native_s": native_s[1], "start_recorded_s": recorded_s, "above_native_s": recorded_s[1] - native_s[1],
+                  "start_ratio": recorded_s[1] / native_s[1], "start_limit_s": limit_s, "start_limit": limit})
+
     def times_row(self, seconds):
         """By how much the times of events may be wrong, as the trace says."""
         own = self.record([self.workload("clocks"), seconds, self.trace.parent / "noted"], None, DEFAULT_BOUND)
@@ -312,8 +334,8 @@ def measures(bench):
     def mpi_job(name):
         kind = name.split()[0]
         sizes = {"ring": (300 if quick else 3000, 50), "jacobi": (400, 300 if quick else 4000, "nocheck"), "fft": (256, 20 if quick else 150)}
-        unset = ["env", *(word for name in mpi.SOCKETS for word in ("-u", name))] if name.endswith(" started") else []
-        bench.overhead_row(name, unset + mpi.command(bench.options, kind, *sizes[kind]))
+        with bench.nothing_set() if name.endswith(" started") else contextlib.nullcontext():
+            bench.overhead_row(name, mpi.command(bench.options, kind, *sizes[kind]))
 
     def redis(name):
         needs("redis-server", "redis-benchmark", "redis-cli")
@@ -372,6 +394,8 @@ def measures(bench):
     rows = {name: lambda name=name: kinds[name](name) for name in ROWS}
     for megabytes in (1, 100, 1024):
         rows[f"pause {megabytes} MB"] = lambda megabytes=megabytes: bench.pause_row(megabytes)
+    rows["/bin/true"] = lambda: bench.start_row("/bin/true", ["/bin/true"], limit_s=START_S)
+    rows["hello"] = lambda: bench.start_row("hello", mpi.command(bench.options, "hello"), limit=START_RATIO)
     rows["times"] = lambda: bench.times_row(1 if quick else 5)
     rows["long"] = lambda: bench.long_row(bench.arguments.long or (10 if quick else 600))
     return rows
@@ -385,6 +409,8 @@ def exceeded(row):
             "CPU": row.get("cpu_limit") and row["cpu_ratio"] > row["cpu_limit"],
             "supervisor": row.get("supervisor_limit") and row["supervisor_percent"] > row["supervisor_limit"],
             "pause": "pause_max_s" in row and row["pause_median_s"] > row["limit_s"],
+            "start": (row.get("start_limit_s") and row["above_native_s"] > row["start_limit_s"])
+            or (row.get("start_limit") and row["start_ratio"] > row["start_limit"]),
             "times": "time_share" in row and row["time_share"] < row["time_share_limit"],
             "divergences": row.get("divergences")}
     return [what for what, is_over in over.items() if is_over]

@@ -27,6 +27,10 @@ def line(row):
     if "time_share" in row:
         return (f"{name}{row['time_events']} events, errors of their times: median {row['time_median_s'] * 1e3:.3f} ms, 99.9 % at most "
                 f"{row['time_999_s'] * 1e3:.3f} ms, longest {row['time_max_s'] * 1e3:.3f} ms; {row['time_share'] * 100:.3f} % within 1 ms")
+    if "above_native_s" in row:
+        first, median, third = (f"{seconds * 1e3:.1f}" for seconds in row["start_recorded_s"])
+        return (f"{name}natively {row['start_native_s'] * 1e3:.1f} ms, recorded {median} (quartiles {first} and {third}): {row['above_native_s'] * 1e3:.1f} ms more, "
+                f"{row['start_ratio']:.2f} times; {start_limit(row)} aimed at")
     growth = size_of(row["trace_bytes_per_s"])
     if "pause_max_s" in row:
         return (f"{name}{row['fork_s'] * 1e3:>5.2f} ms{row['pause_median_s'] * 1e3:>7.2f} ms{row['ratio_to_fork']:>7.2f}"
@@ -79,6 +83,16 @@ def long_cells(row):
             size_of(row["memory_last_bytes"]), size_of(row["peak_bytes"]), size_of(row["growth_limit_bytes"])]
 
 
+def start_limit(row):
+    return f"{row['start_limit']:.2f} times" if row["start_limit"] else f"{row['start_limit_s'] * 1e3:.0f} ms more"
+
+
+def start_cells(row):
+    first, median, third = (f"{seconds * 1e3:.1f}" for seconds in row["start_recorded_s"])
+    return [f"{row['start_native_s'] * 1e3:.1f} ms", f"{median} ms", f"{first} to {third} ms", f"{row['above_native_s'] * 1e3:.1f} ms",
+            f"{row['start_ratio']:.2f}", start_limit(row)]
+
+
 def time_cells(row):
     return [f"{row['time_events']:,}", *(f"{row[what] * 1e3:.3f} ms" for what in ("time_median_s", "time_999_s", "time_max_s")),
             f"{row['time_share'] * 100:.3f} %", f"{row['time_share_limit'] * 100:.1f} %"]
@@ -89,6 +103,7 @@ TABLES = {
     "recording": ("ratio", ["work", "native", "recorded", "ratio", "aim", "own CPU", "aim", "peak", "trace/s", "logged", "CPU", "aim", "trace"], cost_cells),
     "bytes": ("event_bytes", ["events", "messages", "bytes an event", "aim", "copies of files", "trace"], bytes_cells),
     "replay": ("replay_ratio", ["replay", "whole", "aim", "once", "set", "max"], replay_cells),
+    "start": ("above_native_s", ["native", "recorded", "half of all", "more", "ratio", "aim"], start_cells),
     "pause": ("pause_max_s", ["bare fork", "median", "longest", "aim"], pause_cells),
     "times": ("time_share", ["events", "median", "99.9 % at most", "longest", "within 1 ms", "aim"], time_cells),
     "long": ("growth_bytes", ["recorded", "units", "events", "first quarter", "last quarter", "peak", "may grow by"], long_cells),
