@@ -5,7 +5,7 @@ import signal
 
 from harness import Failure, Skip, test, workload
 from programs import job_of
-from redriving import (REDRIVEN, TRIES, TakenPorts, check_in_time, check_report, check_trace, check_verified, free_port, images_by_unit, record, redrive_all, take_away_surroundings)
+from redriving import (REDRIVEN, TRIES, TakenPorts, check_in_time, check_report, check_trace, free_port, images_by_unit, record, redrive_all, redrive_each, take_away_surroundings)
 
 PERIOD = ("--bound", "2s", "--checkpoint-period", "100ms")
 MOST_EVENTS_WHILE_TESTING = 250_000  # per second
@@ -108,9 +108,7 @@ def all_twice(ctx):
 def jobs(ctx):
     recorded_compute(ctx)
     for count in ("1", "2", "8"):
-        report = ctx.json("replay", ctx.trace, "--all", "--verify", "--jobs", count, statuses=REDRIVEN)
-        check_report(ctx, report)
-        check_verified(ctx, report, ctx.trace)
+        redrive_each(ctx, options=("--jobs", count))
 
 
 @test("concurrency/middle_interval")
