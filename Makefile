@@ -57,8 +57,8 @@ MADE_HERE := $(wildcard $(addsuffix /*.h,$(LIB_DIRS))) $(SOURCES)
 # Recorded programs include make itself: they must not see our job server.
 RUN = env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL REDRIVE=$(abspath $(BUILD)/redrive) REDRIVE_BUILD=$(abspath $(BUILD))
 
-# System tests at once.
-JOBS ?= 1
+# System tests at once, where there are as many processors.
+JOBS ?= $(if $(filter 1,$(shell nproc)),1,2)
 
 all: $(BUILD)/redrive $(BUILD)/redrived ## build build/redrive and build/redrived
 

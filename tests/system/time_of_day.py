@@ -86,7 +86,7 @@ def served(ctx):
     check_clocks(ctx, record_clocks(ctx, 1.5))
 
 
-@test("time_of_day/stopped")
+@test("time_of_day/stopped", slow=True)
 def stopped(ctx):
     check_clocks(ctx, record_clocks(ctx, 1.5, "--interception", "stops"))
 
