@@ -571,6 +571,31 @@ TEST_CASE("an image that is not synced outlives its recorder, and is none if the
   }
 }
 
+TEST_CASE("a recording that ends soon syncs each file once, and the journal last") {
+  struct Syncs : MemoryStorage {
+    Result<void> sync(const std::vector<std::string>& paths) override {
+      if (!paths.empty()) all.push_back(paths);
+      return MemoryStorage::sync(paths);
+    }
+    std::vector<std::vector<std::string>> all;
+  };
+  Syncs storage;
+  auto created = TraceWriter::create("/t", sample::settings(), storage);
+  REQUIRE(created);
+  (*created)->add(UnitRecord{1, 100, {}, {}});
+  (*created)->add(IntervalRecord{1, 0, CheckpointKind::exec, 0, false, 1, "a", 0});
+  (*created)->append(1, Event{});
+  REQUIRE((*created)->finish(sample::recording_end()));
+  REQUIRE_EQ(storage.all.size(), 2);
+  const auto& first = storage.all.front();
+  for (const std::string& path : {kFiles.directory, kFiles.events(), kFiles.segment(TraceFiles::kShortUnits)}) {
+    CAPTURE(path);
+    CHECK_EQ(std::count(first.begin(), first.end(), path), 1);
+  }
+  CHECK_EQ(std::count(first.begin(), first.end(), kFiles.journal()), 0);
+  CHECK(storage.all.back() == std::vector{kFiles.journal()});
+}
+
 TEST_CASE("journal records are what their encodings say, and nothing longer or shorter") {
   const std::vector<JournalRecord> records{sample::settings(),
                                            UnitRecord{1, -1, {2, 3}, {4, 5}},
