@@ -210,7 +210,8 @@ void answer_counter(const TrappedInstruction& trapped, uint64_t now, user_regs_s
 }
 
 CpuidQuestion cpuid_question(const user_regs_struct& regs) {
-  return {static_cast<uint32_t>(regs.rax), static_cast<uint32_t>(regs.rcx)};
+  const auto leaf = static_cast<uint32_t>(regs.rax);
+  return {leaf, gate::has_subleaves(leaf) ? static_cast<uint32_t>(regs.rcx) : 0};
 }
 
 void answer(const TrappedInstruction& trapped, user_regs_struct& regs, CpuidAnswers& answers) {

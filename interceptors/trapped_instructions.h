@@ -42,14 +42,15 @@ void put_back_trapped(std::span<const uint8_t> original, size_t before, Bytes& c
 Bytes instruction_bytes(const TrappedInstruction& trapped);
 TrappedInstruction cpuid_instruction();
 
-// Sets the result registers and moves past the instruction. cpuid hides what cannot be recorded: RDRAND, RDSEED, RDPID,
-// TSX, WAITPKG, and the processor that it runs on. It also hides the size of the XSAVE area, so that the dynamic linker
-// uses FXSAVE: what XSAVE leaves in memory depends on when the kernel switched threads. Within a recording, the answer
-// for a leaf and subleaf is always the same: asking costs 10 us on virtual machines.
 struct CpuidQuestion {
   uint32_t leaf, subleaf;
   bool operator==(const CpuidQuestion&) const = default;
 };
+
+// Sets the result registers and moves past the instruction. cpuid hides what cannot be recorded: RDRAND, RDSEED, RDPID,
+// TSX, WAITPKG, and the processor that it runs on. It also hides the size of the XSAVE area, so that the dynamic linker
+// uses FXSAVE: what XSAVE leaves in memory depends on when the kernel switched threads. Within a recording, the answer
+// for a leaf and subleaf is always the same: asking costs 10 us on virtual machines.
 class CpuidAnswers {
  public:
   const gate::CpuidAnswer& of(const CpuidQuestion& question);

@@ -1031,7 +1031,8 @@ extern "C" void answer_cpuid(CpuidRegisters* regs) {
     return;
   }
   if ((s.want_stop & kServeNothing) || kRingSize - s.head < sizeof(Record)) return;
-  const auto leaf = static_cast<uint32_t>(regs->rax), subleaf = static_cast<uint32_t>(regs->rcx);
+  const auto leaf = static_cast<uint32_t>(regs->rax);
+  const uint32_t subleaf = has_subleaves(leaf) ? static_cast<uint32_t>(regs->rcx) : 0;
   const auto& known = reinterpret_cast<const Orders*>(kOrders)->cpuid;
   const CpuidAnswer* const end = known.answers + known.count;
   const CpuidAnswer* answer = known.answers;

@@ -337,9 +337,15 @@ struct Message {
 };
 constexpr uint64_t padded(uint64_t length) { return (length + 7) & ~uint64_t{7}; }
 
+// Whether cpuid's answer may depend on the subleaf. Where it does not (Intel SDM vol. 2, CPUID; AMD APM vol. 3, appendix
+// E), programs leave there what the register happens to hold.
+constexpr bool has_subleaves(uint32_t leaf) {
+  const bool basic = leaf <= 3 || leaf == 5 || leaf == 6 || leaf == 9 || leaf == 0xa;
+  return !basic && (leaf < 0x80000000 || leaf > 0x8000001c);
+}
 // cpuid's answer, as the supervisor gives it.
 struct CpuidAnswer {
-  uint32_t leaf, subleaf;
+  uint32_t leaf, subleaf;  // 0 if it has none
   uint32_t eax, ebx, ecx, edx;
 };
 // The answers that have been given.

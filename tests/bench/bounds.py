@@ -20,6 +20,7 @@ from redriving import REDRIVEN, check_report, Job, record, units  # noqa: E402
 
 PAGE = pathlib.Path(__file__).with_name("bounds.md")
 ONE_S = 900  # for each command
+TRIES_IF_LATE = 2
 # Name, processes and arguments: some seconds of CPU time each.
 OPEN_MPI = [("jacobi", 4, "600 1500 nocheck"), ("jacobi", 8, "600 1500 nocheck"), ("fft", 4, "512 40"), ("exchange", 8, "64 2000"),
             ("poisson", 4, "200 2"), ("det", 4, "600 8"), ("ring", 8, "300 20"), ("ring", 16, "150 20")]
@@ -41,22 +42,23 @@ class Row:
     stats: dict = None
     intervals: int = 0
     late: int = 0
+    late_again: int = 0
     slowest_s: float = 0
     failure: str = ""
 
     def cells(self):
         if self.failure:
-            return [self.name, str(self.processes), self.bound, *[""] * 9, self.failure.splitlines()[0].replace("|", "/")]
+            return [self.name, str(self.processes), self.bound, *[""] * 10, self.failure.splitlines()[0].replace("|", "/")]
         certificate = self.stats["certificate"]
         promised = f"{certificate['slowest']['predicted_s']:.2f}"
         pace = f"{certificate['pace']:.2f}" if certificate["measured"] else ""
         logged = f"{self.stats['logged_messages']}", f"{self.stats['logged_bytes'] / 1e3:.1f}"
         stub = f"{self.stats['restore_cost_s'] * 1e3:.1f}"
         return [self.name, str(self.processes), self.bound, stub, str(self.stats["messages"]), *logged, f"{self.stats['trace_bytes'] / 1e6:.1f}", pace, promised,
-                str(len(self.stats["over_bound"])), f"{self.slowest_s:.2f}", f"{self.late} of {self.intervals}"]
+                str(len(self.stats["over_bound"])), f"{self.slowest_s:.2f}", f"{self.late_again}", f"{self.late} of {self.intervals}"]
 
 
-HEADER = ["program", "processes", "bound", "stub, ms", "messages", "logged", "KB logged", "MB of trace", "pace", "predicted, s", "predicted late", "slowest, s", "late"]
+HEADER = ["program", "processes", "bound", "stub, ms", "messages", "logged", "KB logged", "MB of trace", "pace", "predicted, s", "predicted late", "slowest, s", "late again", "late"]
 
 
 def line(cells):
@@ -77,11 +79,17 @@ def measure(options, row, arguments):
         # One command for each: with --all, later replays find what earlier ones have made.
         for unit in units(ctx):
             for interval in unit["intervals"]:
-                report = ctx.json("replay", ctx.trace, f"{unit['unit']}:{interval['interval']}", cwd="/", statuses=REDRIVEN)
-                check_report(ctx, report)
+                report = redriven(ctx, unit, interval)
                 row.intervals += 1
                 row.late += report["late"]
+                row.late_again += report["late"] and all(redriven(ctx, unit, interval)["late"] for _ in range(TRIES_IF_LATE))
                 row.slowest_s = max(row.slowest_s, report["max_seconds"])
+
+
+def redriven(ctx, unit, interval):
+    report = ctx.json("replay", ctx.trace, f"{unit['unit']}:{interval['interval']}", cwd="/", statuses=REDRIVEN)
+    check_report(ctx, report)
+    return report
 
 
 def kept(bounds):
@@ -94,14 +102,15 @@ def page(rows):
     order = list(RUNS)
     rows = sorted(rows, key=lambda row: order.index(row[2]))  # stable
     measured = [row[-1].split(" of ") for row in rows if re.fullmatch("[0-9]+ of [0-9]+", row[-1])]
+    again = sum(int(row[-2] or 0) for row in rows)
     return "\n".join([
         "# Do replays keep their bound?", "",
         "Made by `make bounds`: each program was recorded with `record --bound`, which adds what late replays need, and then every interval was re-driven by a command of its own.",
         "Predicted: by the trace's certificate, of the slowest interval. Pace: how many times as long as recorded replays take to execute, without what they take to begin, to start and for messages, as `record` has measured, if it needed to; never less than 1.",
-        "Slowest and late: measured, restoring included, on a machine of two processors that may have been busy.",
+        f"Slowest and late: measured, restoring included, on a machine of two processors that may have been busy. Late again: of those that were late, how many were so {TRIES_IF_LATE} times more at once.",
         "Stub: how long it took to make an empty process ready, by which the recorder knows how long intervals take to start.", "",
         line(HEADER), line(["---"] * len(HEADER)), *(line(row) for row in rows), "",
-        f"{sum(int(of) for _, of in measured)} replays, {sum(int(late) for late, _ in measured)} late; {len(rows) - len(measured)} recordings failed.", ""])
+        f"{sum(int(of) for _, of in measured)} replays, {sum(int(late) for late, _ in measured)} late, {again} of them again; {len(rows) - len(measured)} recordings failed.", ""])
 
 
 def bounds_in(text):

@@ -520,6 +520,31 @@ TEST_CASE("a short jump that was moved leads where it led") {
   munmap(page, kPageSize);
 }
 
+TEST_CASE("cpuid is asked by leaf, and by subleaf where there are any") {
+  CpuidAnswers answers;
+  const auto ask = [&](uint32_t leaf, uint32_t subleaf) {
+    user_regs_struct regs{};
+    regs.rax = leaf;
+    regs.rcx = subleaf;
+    const auto question = cpuid_question(regs);
+    const bool known = answers.has(question);
+    answer(cpuid_instruction(), regs, answers);
+    CHECK(answers.has(question));
+    return known;
+  };
+  for (const uint32_t leaf : {0u, 1u, 2u, 0x80000000u, 0x80000008u}) {
+    CAPTURE(leaf);
+    CHECK_FALSE(ask(leaf, 0));
+    CHECK(ask(leaf, 0xffffe4e0));
+  }
+  for (const uint32_t leaf : {4u, 7u, 0xdu, 0x14u, 0x8000001du, 0x40000000u}) {
+    CAPTURE(leaf);
+    CHECK_FALSE(ask(leaf, 0));
+    CHECK_FALSE(ask(leaf, 1));
+    CHECK(ask(leaf, 1));
+  }
+}
+
 TEST_CASE("cpuid, rdtsc and rdtscp are found where a file proves that they are instructions") {
   const Bytes linker = file_contents("/lib64/ld-linux-x86-64.so.2");
   constexpr ProcessorTraps kNone{.counter = false, .cpuid = false};

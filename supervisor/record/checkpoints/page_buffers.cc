@@ -4,6 +4,8 @@
 
 #include <new>
 
+#include "base/page.h"
+
 namespace redrive {
 namespace {
 
@@ -29,7 +31,9 @@ void PageBuffers::prepare(size_t bytes) {
   }
 }
 
-void PageBuffers::populate(uint8_t* part, size_t size) { madvise(part, size, MADV_POPULATE_WRITE); }
+void PageBuffers::populate(uint8_t* part, size_t size) {
+  if (size > kPageSize) madvise(part, size, MADV_POPULATE_WRITE);
+}
 
 std::shared_ptr<uint8_t> PageBuffers::take() {
   uint8_t* buffer = nullptr;
