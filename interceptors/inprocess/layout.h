@@ -337,8 +337,8 @@ struct Message {
 };
 constexpr uint64_t padded(uint64_t length) { return (length + 7) & ~uint64_t{7}; }
 
-// Whether cpuid's answer may depend on the subleaf. Where it does not (Intel SDM vol. 2, CPUID; AMD APM vol. 3, appendix
-// E), programs leave there what the register happens to hold.
+// Whether cpuid's answer may depend on the subleaf. Where it does not (Intel SDM vol. 2, CPUID; AMD APM vol. 3,
+// appendix E), programs leave there what the register happens to hold.
 constexpr bool has_subleaves(uint32_t leaf) {
   const bool basic = leaf <= 3 || leaf == 5 || leaf == 6 || leaf == 9 || leaf == 0xa;
   return !basic && (leaf < 0x80000000 || leaf > 0x8000001c);
@@ -398,8 +398,8 @@ inline constexpr uint64_t kEnd = kSlot + kSlotSize;
 
 // At the start of the code: addresses of instructions that the supervisor must know.
 struct Header {
-  uint64_t entry;     // where trampolines jump to
-  uint64_t leave;     // restores the registers and continues at the slot's target
+  uint64_t entry;  // where trampolines jump to
+  uint64_t leave;  // restores the registers and continues at the slot's target
   // From here up to that instruction, the slot can be taken from a call that has not been made.
   uint64_t sleeps;
   uint64_t executed;  // right after the untraced syscall instruction
