@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kBalancePeriod = std::chrono::milliseconds(2);
 constexpr auto kStalledAfter = std::chrono::seconds(1);
-constexpr unsigned kIdleLooks = 4;  // each so many looks at which a processor is free, it is asked who waits
+constexpr unsigned kIdleLooks = 4;  // each so many looks at which something could move, it is asked who waits
 // A processor on which less than this part of the time was used is free; who used more than this computes.
 constexpr double kFree = 0.3, kComputes = 0.15;
 
@@ -160,24 +160,31 @@ std::set<int> free_processors(const std::vector<SeatUse>& uses, const std::vecto
 
 std::vector<SeatMove> balance(const std::vector<SeatUse>& uses, const std::vector<int>& processors,
                               uint64_t elapsed_ns) {
-  std::map<int, std::vector<size_t>> computing;  // by processor
+  std::map<int, std::vector<size_t>> movable;  // those that compute, by processor
+  std::map<int, size_t> computing;             // how many, with those that stay
+  for (const int processor : processors) computing[processor] = 0;
   for (size_t seat = 0; seat < uses.size(); ++seat) {
     if (!computes(uses[seat], elapsed_ns)) continue;
-    // Those that stay come first: what moves is taken from the end.
-    auto& here = computing[uses[seat].processor];
-    here.insert(uses[seat].stays ? here.begin() : here.end(), seat);
+    ++computing[uses[seat].processor];
+    if (!uses[seat].stays) movable[uses[seat].processor].push_back(seat);
   }
-  std::erase_if(computing, [&](const auto& each) { return uses[each.second.back()].stays; });
   std::vector<SeatMove> moves;
-  for (const int free : free_processors(uses, processors, elapsed_ns)) {
-    const auto crowded = std::max_element(computing.begin(), computing.end(), [](const auto& a, const auto& b) {
-      return a.second.size() < b.second.size();
-    });
-    if (crowded == computing.end() || crowded->second.size() < 2) break;
-    moves.push_back({crowded->second.back(), free});
+  // Takes one from where the most compute, if there are so many more than at `to`.
+  const auto take = [&](int to, size_t more) {
+    const auto is_less_crowded = [&](const auto& a, const auto& b) { return computing[a.first] < computing[b.first]; };
+    const auto crowded = std::max_element(movable.begin(), movable.end(), is_less_crowded);
+    if (crowded == movable.end() || computing[crowded->first] < more) return;
+    moves.push_back({crowded->second.back(), to});
+    --computing[crowded->first];
+    ++computing[to];
     crowded->second.pop_back();
-    if (uses[crowded->second.back()].stays) computing.erase(crowded);
-  }
+    if (crowded->second.empty()) movable.erase(crowded);
+  };
+  for (const int free : free_processors(uses, processors, elapsed_ns)) take(free, 2);
+  if (!moves.empty()) return moves;
+  const auto least = std::min_element(computing.begin(), computing.end(),
+                                      [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (least != computing.end()) take(least->first, least->second + 2);
   return moves;
 }
 
@@ -237,17 +244,22 @@ void Balancer::move_some(uint64_t elapsed_ns) {
     seats.push_back(seat);
     uses.push_back({seat->processor(), now_ns - std::min(now_ns, std::exchange(before_ns, now_ns)), seat->stays()});
   }
-  note_waiting(seats, uses, elapsed_ns);
-  for (const SeatMove& move : balance(uses, processors_, elapsed_ns)) seats[move.seat]->move(move.to);
+  const bool has_free = !free_processors(uses, processors_, elapsed_ns).empty();
+  std::vector<SeatMove> moves = balance(uses, processors_, elapsed_ns);
+  const bool is_uneven = !has_free && !moves.empty();
+  idle_looks_ = has_free || is_uneven ? idle_looks_ + 1 : 0;
+  if (idle_looks_ % kIdleLooks == 1) {
+    note_waiting(seats, uses, elapsed_ns);
+    moves = balance(uses, processors_, elapsed_ns);
+  } else if (is_uneven) {
+    moves.clear();
+  }
+  for (const SeatMove& move : moves) seats[move.seat]->move(move.to);
 }
 
-// A processor that many share may have run only one of them since the last look.
+// A processor that many share may have run only one of them since the last look. It takes a few microseconds for each
+// to ask.
 void Balancer::note_waiting(const std::vector<Seat*>& seats, std::vector<SeatUse>& uses, uint64_t elapsed_ns) {
-  if (free_processors(uses, processors_, elapsed_ns).empty())
-    idle_looks_ = 0;
-  else
-    ++idle_looks_;
-  if (idle_looks_ % kIdleLooks != 1) return;  // it takes a few microseconds for each
   for (size_t i = 0; i < uses.size(); ++i) {
     uses[i].waits = !computes(uses[i], elapsed_ns) && seats[i]->is_runnable();
   }

@@ -1,4 +1,4 @@
-// Keeps the processors of a replay busy: moves executions to where nothing is computed while others share a processor.
+// Keeps the processors of a replay busy: moves executions to where less is computed while others share a processor.
 // So a replay set takes no longer than a list schedule does (Graham), up to the time in which this is noticed.
 //
 // Where nothing gets on, it lets everything run on all processors. The kernel can starve a thread that has to stay on
@@ -67,7 +67,8 @@ struct SeatMove {
   size_t seat = 0;
   int to = 0;
 };
-// Which executions move: from processors on which several compute to those on which none does.
+// Which executions move: from processors on which several compute to those on which nothing is computed; if there are
+// none of these, one of them to where at least two less compute.
 std::vector<SeatMove> balance(const std::vector<SeatUse>& uses, const std::vector<int>& processors,
                               uint64_t elapsed_ns);
 
@@ -84,14 +85,14 @@ class Balancer {
  private:
   void run();
   void move_some(uint64_t elapsed_ns) REQUIRES(mutex_);
-  void note_waiting(const std::vector<Seat*>& seats, std::vector<SeatUse>& uses, uint64_t elapsed_ns) REQUIRES(mutex_);
+  static void note_waiting(const std::vector<Seat*>& seats, std::vector<SeatUse>& uses, uint64_t elapsed_ns);
 
   const std::vector<int> processors_;
   const std::function<uint64_t()> progress_;
   Mutex mutex_;
   Condition changed_;
   bool is_over_ GUARDED_BY(mutex_) = false;
-  unsigned idle_looks_ GUARDED_BY(mutex_) = 0;          // in a row at which a processor was free
+  unsigned idle_looks_ GUARDED_BY(mutex_) = 0;          // in a row at which something could move
   std::map<Seat*, uint64_t> seats_ GUARDED_BY(mutex_);  // what they had used at the last look
   std::thread thread_;                                  // the last member: it uses the others
 };

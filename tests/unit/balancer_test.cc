@@ -62,6 +62,13 @@ TEST_CASE("balancer: one of several that compute on a processor moves to one tha
   CHECK_EQ(moves({{1, 330}, {1, 330}, {1, 330}, {0, 5}}, {0, 1}), Moves{{2, 0}});
 }
 
+TEST_CASE("balancer: one moves to where at least two less compute, although something is computed there") {
+  CHECK_EQ(moves({{0, 300}, {0, 300}, {0, 300}, {1, 600}}, {0, 1}), Moves{{2, 1}});
+  CHECK_EQ(moves({{0, 250}, {0, 250}, {0, 250}, {0, 250}, {1, 900}}, {0, 1}), Moves{{3, 1}});
+  CHECK(moves({{0, 300}, {0, 300}, {0, 300}, {1, 600}, {1, 0, false, true}}, {0, 1}).empty());
+  CHECK(moves({{0, 300, true}, {0, 300, true}, {0, 300, true}, {1, 600}}, {0, 1}).empty());
+}
+
 TEST_CASE("balancer: those that have waited for their processor all the time count as computing") {
   CHECK_EQ(moves({{0, 990}, {0, 0, false, true}, {0, 0}}, {0, 1}), Moves{{1, 1}});
   CHECK(moves({{0, 990}, {0, 0}, {0, 0}}, {0, 1}).empty());
