@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "base/notice.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "supervisor/cli/checkpoint_export.h"
 #include "supervisor/cli/criu_export.h"
@@ -60,7 +61,7 @@ class CheckpointCommand : public CommandWith<CheckpointOptions> {
     arguments.flag("--file-pages", o.file_pages, "let cores also hold what is in mapped files");
     add_break(arguments, "export all units where they stand when UNIT is right before EVENT; may be repeated",
               o.breaks);
-    o.jobs = default_jobs();
+    o.jobs = processor_count();
     add_jobs(arguments, "number of intervals to execute at once (one per processor)", o.jobs);
     add_interception(arguments, o.in_process);
     arguments.json(o.json);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/parallel.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "logstore/trace.h"
@@ -498,7 +499,7 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
   Result<void> finish(const Arguments& arguments) override {
     if (options_.json && options_.csv) return usage("--json and --csv cannot be combined");
     ASSIGN_OR_RETURN(options_.trace, only_trace(arguments));
-    options_.jobs = default_jobs();
+    options_.jobs = processor_count();
     if (!synthetic_.pattern.empty()) {
       if (arguments.has_words()) return usage("--synthetic takes no TRACE");
       options_.synthetic = synthetic_;

@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "base/notice.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/cli/words.h"
@@ -45,7 +46,7 @@ class LiveCommand : public CommandWith<LiveOptions> {
                        ASSIGN_OR_RETURN(o.delivery, parse_delivery_spec(text));
                        return {};
                      });
-    o.jobs = default_jobs();
+    o.jobs = processor_count();
     add_jobs(arguments, "number of intervals to execute at once (one per processor)", o.jobs);
     add_interception(arguments, o.in_process);
     arguments.words();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/parallel.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "logstore/trace.h"
@@ -200,7 +201,7 @@ class PlanCommand : public CommandWith<PlanOptions> {
   using CommandWith::CommandWith;
 
   void declare(Arguments& arguments) override {
-    options_.jobs = default_jobs();
+    options_.jobs = processor_count();
     add_jobs(arguments, "predict the time for this many intervals executed at once (one per processor)", options_.jobs);
     add_until(arguments, options_.until);
     add_break(arguments, "plan the distributed breakpoint with UNIT right before EVENT; may be repeated",

@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/notice.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "checkpoint/spawn_cost.h"
@@ -241,7 +242,7 @@ class PrepareCommand : public CommandWith<PrepareOptions> {
                    });
     arguments.flag("--no-repair", o.no_repair, "if replays would take longer than the bound, only say so");
     arguments.flag("--require-bound", o.require_bound, "fail if a replay would take longer than the bound");
-    o.jobs = default_jobs();
+    o.jobs = processor_count();
     add_jobs(arguments, "number of intervals to execute at once (one per processor)", o.jobs);
     add_interception(arguments, o.in_process);
     arguments.json(o.json);

@@ -25,6 +25,7 @@
 
 #include "base/limits.h"
 #include "base/notice.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "checkpoint/criu.h"
@@ -215,7 +216,8 @@ int look_after(const Trace& trace, const RecordOptions& options, SelfCheck* self
   const bool replays = !self_check || is_as_recorded(*self_check, trace);
   const bool repairs = !options.no_repair && options.tuning == TuningRule::promise;
   const bool kept =
-      !promises || keep_bound_or_say({default_jobs(), options.in_process, repairs, isatty(STDERR_FILENO) != 0}, trace);
+      !promises ||
+      keep_bound_or_say({processor_count(), options.in_process, repairs, isatty(STDERR_FILENO) != 0}, trace);
   return !replays || (options.require_bound && !kept) ? static_cast<int>(kCannotRecord) : exit_status;
 }
 

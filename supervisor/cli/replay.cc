@@ -12,6 +12,7 @@
 #include "base/limits.h"
 #include "base/mutex.h"
 #include "base/notice.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "checkpoint/criu_restore.h"
 #include "interceptors/trapped_instructions.h"
@@ -360,7 +361,7 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
     arguments.flag("--follow", o.follow,
                    "with --all: verify a trace that is being recorded, in parts as it grows, and once as a whole");
     arguments.flag("--output", o.output, "show what the unit wrote to standard output and error instead of the table");
-    o.jobs = default_jobs();
+    o.jobs = processor_count();
     add_jobs(arguments, "number of intervals to execute at once (one per processor)", o.jobs);
     add_until(arguments, o.until);
     add_moment(arguments, "--at", "re-drive the intervals that ran at this time", o.at);

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 
+#include "base/parallel.h"
 #include "base/text.h"
 
 namespace redrive {
@@ -12,11 +12,6 @@ namespace {
 constexpr uint64_t kMaxJobs = 4096;
 
 }  // namespace
-
-int default_jobs() {
-  cpu_set_t allowed;
-  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-}
 
 void add_jobs(Arguments& arguments, const char* help, int& jobs) {
   arguments.number("--jobs", "N", 1, kMaxJobs, help, [&jobs](uint64_t given) { jobs = static_cast<int>(given); });
@@ -90,7 +85,7 @@ void add_policy(Arguments& arguments, const std::string& standard, std::string& 
   number(kMultiplicity, "M", "critical-path-multiplicity: largest number of intervals of one unit");
   arguments.flag("--approximate", parameters.approximate,
                  "critical-path-multiplicity: remember only the first and last interval of a unit");
-  parameters.cores = static_cast<uint32_t>(default_jobs());
+  parameters.cores = static_cast<uint32_t>(processor_count());
   number(kCores, "J", "deadline, makespan: number of intervals that a replay executes at once");
 }
 

@@ -14,8 +14,6 @@ namespace redrive {
 
 inline constexpr uint64_t kMaxPolicyNumber = 1'000'000;
 
-// One for each processor that this process may run on.
-int default_jobs();
 void add_jobs(Arguments& arguments, const char* help, int& jobs);
 void add_tuning(Arguments& arguments, TuningRule& rule);
 void add_interception(Arguments& arguments, bool& in_process);

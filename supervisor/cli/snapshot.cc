@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/notice.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "logstore/trace.h"
 #include "logstore/trace_snapshot.h"
@@ -43,7 +44,7 @@ Result<int> make_snapshot(const SnapshotOptions& options) {
   TRY(copy_window(from, options.directory, recording));
   ASSIGN_OR_RETURN(const auto trace, Trace::open(options.directory));
   const bool promises = trace->settings().keeps_bound() && trace->finished();
-  if (promises) keep_bound_or_say({default_jobs(), true, !options.no_repair, isatty(STDERR_FILENO) != 0}, *trace);
+  if (promises) keep_bound_or_say({processor_count(), true, !options.no_repair, isatty(STDERR_FILENO) != 0}, *trace);
   return 0;
 }
 

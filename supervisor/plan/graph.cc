@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/parallel.h"
+
 namespace redrive {
 
 IntervalExtent interval_extent(const Trace& trace, UnitId unit, IntervalIndex interval) {
@@ -150,36 +152,54 @@ void DependenceGraph::find_children() {
 }
 
 Result<void> DependenceGraph::read_all() {
+  std::vector<Place> all;
   for (const auto& [unit, intervals] : rdg_.units) {
-    for (IntervalIndex i = 0; i < intervals.size(); ++i) TRY(read(unit, i));
+    for (IntervalIndex i = 0; i < intervals.size(); ++i) all.emplace_back(unit, i);
   }
+  return read(std::move(all));
+}
+
+Result<void> DependenceGraph::read(std::vector<Place> places) {
+  std::sort(places.begin(), places.end());
+  places.erase(std::unique(places.begin(), places.end()), places.end());
+  std::erase_if(places, [this](const Place& place) { return read_.contains(place); });
+  std::vector<std::optional<Result<Content>>> contents(places.size());
+  for_each_in_parallel(places.size(), [&](size_t i) { contents[i] = content_of(places[i]); });
+  for (const auto& content : contents) {
+    if (!*content) return content->error();
+  }
+  for (size_t i = 0; i < places.size(); ++i) add(places[i], std::move(**contents[i]));
+  for (const Place& place : places) note_send_times(place);
   return {};
 }
 
-Result<void> DependenceGraph::read(UnitId unit, IntervalIndex index) {
-  const auto [place_read, is_new] = read_.try_emplace({unit, index});
-  if (!is_new) return {};
-  auto& needed = place_read->second;
-  Rdg::Interval& interval = rdg_.units.at(unit).at(index);
-  const bool unfinished = !trace_.finished();
-  auto& sent = sends_[{unit, index}];
-  std::vector<Rdg::Dependence> found;
+Result<DependenceGraph::Content> DependenceGraph::content_of(const Place& place) const {
+  const auto& [unit, index] = place;
+  const Rdg::Interval& interval = rdg_.units.at(unit).at(index);
+  Content content;
   TRY(trace_.for_each_event(unit, interval.first_event, interval.end_event, [&](EventIndex at, const Event& event) {
-    if (unfinished && at == interval.first_event && !interval.startable && is_turn(event)) interval.reachable = false;
-    if (event.send) sent.emplace_back(at, event.send->at_ns);
+    if (at == interval.first_event) content.begins_with_turn = is_turn(event);
+    if (event.send) content.sent.emplace_back(at, event.send->at_ns);
     if (!event.receive || event.receive->logged) return true;
-    add_dependences(rdg_, {unit, at}, *event.receive, found);
+    add_dependences(rdg_, {unit, at}, *event.receive, content.unlogged);
     for (const auto& part : event.receive->parts) {
       const uint64_t most = std::numeric_limits<uint64_t>::max() - part.length;
-      needed.push_back({at, part.sender, std::min(part.offset, most) + part.length});
+      content.needed.push_back({at, part.sender, std::min(part.offset, most) + part.length});
     }
     return true;
   }));
+  return content;
+}
+
+void DependenceGraph::add(const Place& place, Content content) {
+  const auto& [unit, index] = place;
+  Rdg::Interval& interval = rdg_.units.at(unit).at(index);
+  if (!trace_.finished() && content.begins_with_turn && !interval.startable) interval.reachable = false;
   auto& unlogged = rdg_.unlogged[unit];
-  const auto place = unlogged.begin() + static_cast<ptrdiff_t>(first_at(unlogged, interval.first_event));
-  unlogged.insert(place, found.begin(), found.end());
-  note_send_times({unit, index}, found);
-  return {};
+  const auto at = unlogged.begin() + static_cast<ptrdiff_t>(first_at(unlogged, interval.first_event));
+  unlogged.insert(at, content.unlogged.begin(), content.unlogged.end());
+  read_[place] = std::move(content.needed);
+  sends_[place] = std::move(content.sent);
 }
 
 std::vector<DependenceGraph::Needed> DependenceGraph::needed(const PlannedInterval& planned) const {
@@ -192,31 +212,69 @@ std::vector<DependenceGraph::Needed> DependenceGraph::needed(const PlannedInterv
   return all;
 }
 
-// 0 if it is not known.
-uint64_t DependenceGraph::sent_at_ns(const Place& interval, EventIndex sender) const {
-  const auto& sent = sends_.at(interval);
-  const auto at = std::lower_bound(sent.begin(), sent.end(), std::pair(sender, uint64_t{0}));
-  return at != sent.end() && at->first == sender ? at->second : 0;
+namespace {
+
+using Sent = std::vector<std::pair<EventIndex, uint64_t>>;
+
+// 0 if it is not known. The sender is looked for from this place on, which becomes its place.
+uint64_t sent_at_ns(const Sent& sent, EventIndex sender, size_t& place) {
+  const auto is_before = [](const auto& at, EventIndex wanted) { return at.first < wanted; };
+  if (place >= sent.size() || sent[place].first > sender) place = 0;
+  size_t end = place;
+  for (size_t step = 1; end < sent.size() && sent[end].first < sender; step *= 2) place = end, end += step;
+  const auto first = sent.begin() + static_cast<ptrdiff_t>(place);
+  const auto last = sent.begin() + static_cast<ptrdiff_t>(std::min(end, sent.size()));
+  place = static_cast<size_t>(std::lower_bound(first, last, sender, is_before) - sent.begin());
+  return place < sent.size() && sent[place].first == sender ? sent[place].second : 0;
 }
 
-// An interval was read, which has received these. Times are noted wherever both a send and what depends on it have been
-// read now.
-void DependenceGraph::note_send_times(const Place& read, const std::vector<Rdg::Dependence>& received) {
-  std::set<EventRef> receivers;
-  if (auto waiting = awaiting_.extract(read)) receivers = std::move(waiting.mapped());
-  for (const Rdg::Dependence& dependence : received) receivers.insert(dependence.receiver);
-  for (const EventRef receiver : receivers) {
-    auto& unlogged = rdg_.unlogged.at(receiver.unit);
-    for (size_t i = first_at(unlogged, receiver.event); i < unlogged.size(); ++i) {
-      Rdg::Dependence& dependence = unlogged[i];
-      if (dependence.receiver != receiver) break;
-      const auto interval = rdg_.interval_of(dependence.sender);
-      if (!interval) continue;
-      const Place sender{dependence.sender.unit, *interval};
-      if (sends_.contains(sender)) {
-        dependence.sender_at_ns = sent_at_ns(sender, dependence.sender.event);
-      } else {
-        awaiting_[sender].insert(receiver);
+// Finds the times of sends, about in the order of each unit's sends.
+class SendTimes {
+ public:
+  using Place = std::pair<UnitId, IntervalIndex>;
+  explicit SendTimes(const std::map<Place, Sent>& sends) : sends_(sends) {}
+
+  // 0 if it is not known; none if its interval has not been read.
+  std::optional<uint64_t> at_ns(const Place& interval, EventIndex sender) {
+    const auto sent = sends_.find(interval);
+    if (sent == sends_.end()) return std::nullopt;
+    return sent_at_ns(sent->second, sender, last_[interval]);
+  }
+
+ private:
+  const std::map<Place, Sent>& sends_;
+  std::map<Place, size_t> last_;  // the places of those that were found last
+};
+
+}  // namespace
+
+// The interval was read. Times are noted wherever both a send and what depends on it have been read now.
+void DependenceGraph::note_send_times(const Place& read) {
+  SendTimes times(sends_);
+  const auto note = [&](Rdg::Dependence& dependence) {
+    const auto interval = rdg_.interval_of(dependence.sender);
+    if (!interval) return;
+    const Place sender{dependence.sender.unit, *interval};
+    if (const auto at_ns = times.at_ns(sender, dependence.sender.event)) {
+      dependence.sender_at_ns = *at_ns;
+      return;
+    }
+    auto& awaiting = awaiting_[sender];
+    if (awaiting.empty() || awaiting.back() != dependence.receiver) awaiting.push_back(dependence.receiver);
+  };
+  const auto& [unit, index] = read;
+  const Rdg::Interval& interval = rdg_.units.at(unit).at(index);
+  auto& own = rdg_.unlogged.at(unit);
+  for (size_t i = first_at(own, interval.first_event); i < own.size(); ++i) {
+    if (own[i].receiver.event >= interval.end_event) break;
+    note(own[i]);
+  }
+  if (const auto waiting = awaiting_.extract(read)) {
+    for (const EventRef receiver : waiting.mapped()) {
+      auto& unlogged = rdg_.unlogged.at(receiver.unit);
+      for (size_t i = first_at(unlogged, receiver.event); i < unlogged.size(); ++i) {
+        if (unlogged[i].receiver != receiver) break;
+        if (unlogged[i].sender.unit == unit) note(unlogged[i]);
       }
     }
   }
@@ -224,7 +282,7 @@ void DependenceGraph::note_send_times(const Place& read, const std::vector<Rdg::
   if (born == children_.end()) return;
   for (const UnitId child : born->second) {
     Rdg::Interval& first = rdg_.units.at(child).front();
-    if (const uint64_t at_ns = sent_at_ns(read, first.birth->event)) first.birth_at_ns = at_ns;
+    if (const auto at_ns = times.at_ns(read, first.birth->event); at_ns && *at_ns > 0) first.birth_at_ns = at_ns;
   }
 }
 
@@ -234,14 +292,18 @@ Result<PlanResult> DependenceGraph::plan(UnitId unit, IntervalIndex interval, st
 }
 
 Result<PlanResult> DependenceGraph::plan_together(std::span<const PlanRequest> requests) {
-  for (const PlanRequest& request : requests) TRY(read(request.unit, request.interval));
+  std::vector<Place> requested;
+  for (const PlanRequest& request : requests) requested.emplace_back(request.unit, request.interval);
+  TRY(read(std::move(requested)));
   for (;;) {
     PlanResult result = redrive::plan_together(rdg_, requests);
     if (!result.plan) return result;
-    const size_t before = read_.size();
+    std::vector<Place> executed;
     for (const auto& planned : result.plan->replay_set) {
-      for (IntervalIndex i = planned.start; i <= planned.interval; ++i) TRY(read(planned.unit, i));
+      for (IntervalIndex i = planned.start; i <= planned.interval; ++i) executed.emplace_back(planned.unit, i);
     }
+    const size_t before = read_.size();
+    TRY(read(std::move(executed)));
     if (read_.size() == before) return result;
   }
 }

@@ -75,19 +75,29 @@ class DependenceGraph {
   // An interval of a unit.
   using Place = std::pair<UnitId, IntervalIndex>;
 
+  // What an interval needs and sends.
+  struct Content {
+    std::vector<Rdg::Dependence> unlogged;
+    std::vector<Needed> needed;
+    std::vector<std::pair<EventIndex, uint64_t>> sent;  // each send with its time
+    bool begins_with_turn = false;
+  };
+
   void find_children();
-  Result<void> read(UnitId unit, IntervalIndex interval);
-  uint64_t sent_at_ns(const Place& interval, EventIndex sender) const;
-  void note_send_times(const Place& read, const std::vector<Rdg::Dependence>& received);
+  // Reads the intervals that have not been read yet, on all processors.
+  Result<void> read(std::vector<Place> places);
+  Result<Content> content_of(const Place& place) const;
+  void add(const Place& place, Content content);
+  void note_send_times(const Place& read);
 
   const Trace& trace_;
   Rdg rdg_;
   std::map<Place, std::vector<UnitId>> children_;  // that are born in an interval, and begin without an image
-  // What the intervals that have been read need, and what they have sent, each send with its time.
+  // What the intervals that have been read need, and what they have sent.
   std::map<Place, std::vector<Needed>> read_;
   std::map<Place, std::vector<std::pair<EventIndex, uint64_t>>> sends_;
   // What depends on sends of intervals that have not been read.
-  std::map<Place, std::set<EventRef>> awaiting_;
+  std::map<Place, std::vector<EventRef>> awaiting_;
 };
 
 }  // namespace redrive

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/parallel.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/record/kernel/event_clock.h"
 #include "supervisor/record/memory/file_copies.h"
@@ -65,9 +66,7 @@ ServedCalls::ServedCalls(const RecorderLimits& limits, GateArena* arena, EventCl
       events_(events),
       files_(files),
       traps_(traps) {
-  cpu_set_t processors;
-  const bool several = sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) > 1;
-  if (!arena_ || !several) return;
+  if (!arena_ || processor_count() == 1) return;
   event_maker_ = std::make_unique<WriteBehind<std::vector<Served>>>(
       kBatches, [this](std::vector<Served>& sources) REQUIRES(recorded) { make_events(sources); });
 }
