@@ -90,9 +90,9 @@ $(BUILD)/libredrive.a: $(LIB_OBJS)
 # replace functions of a shared C++ library.
 ifeq ($(SANITIZE),)
 FMT_LIBRARY := $(BUILD)/base/fmt_library.o
-ARCHIVES := -lxxhash -lcapstone -lunwind-x86_64 -lunwind
+ARCHIVES := -lsqlite3 -lxxhash -lcapstone -lunwind-x86_64 -lunwind
 INSIDE := -static-libstdc++ -static-libgcc $(foreach lib,$(filter-out -lfmt,$(LIBS:-lgcc_s=-lgcc_eh)),\
-  $(if $(filter $(lib),$(ARCHIVES)),$(lib:-l%=-l:lib%.a),$(lib))) -l:liblzma.a
+  $(if $(filter $(lib),$(ARCHIVES)),$(lib:-l%=-l:lib%.a),$(lib))) -l:liblzma.a -lm -Wl,--gc-sections
 else
 INSIDE := $(LIBS)
 endif
