@@ -26,9 +26,10 @@ OPEN_MPI = [("jacobi", 4, "600 1500 nocheck"), ("jacobi", 8, "600 1500 nocheck")
             ("poisson", 4, "200 2"), ("det", 4, "600 8"), ("ring", 8, "300 20"), ("ring", 16, "150 20")]
 NODES = [("mesh", 4, "{n} 1200i"), ("tester", 6, "{n} 1500 10"), ("cg", 4, "4 500 150"), ("tn", 10, "600 40"),
          ("talkers", 6, "{n} 600 300000 64"), ("talkers", 12, "{n} 400 300000 64"), ("talkers", 32, "{n} 200 200000 64")]
-MORE_NODES = [("mesh", 8, "{n} 1200i"), ("mesh", 16, "{n} 600i"), ("tester", 12, "{n} 1500 10"), ("talkers", 20, "{n} 400 300000 64")]
+MORE_NODES = [("mesh", 8, "{n} 1200i"), ("mesh", 12, "{n} 1000i"), ("mesh", 16, "{n} 600i"), ("tester", 12, "{n} 1500 10"),
+              ("talkers", 20, "{n} 400 300000 64"), ("talkers", 24, "{n} 400 300000 64")]
 # The same, of some half a minute.
-LONG = [("mesh", 4, "{n} 16000i"), ("tester", 6, "{n} 1500 250"), ("cg", 4, "4 500 2500"), ("talkers", 6, "{n} 6000 300000 64"),
+LONG = [("mesh", 4, "{n} 16000i"), ("tester", 6, "{n} 1500 250"), ("cg", 4, "4 500 800"), ("talkers", 6, "{n} 6000 300000 64"),
         ("talkers", 12, "{n} 3000 300000 64")]
 RUNS = {"250ms": (*OPEN_MPI, *NODES, *MORE_NODES), "500ms": (*OPEN_MPI, *NODES, *MORE_NODES), "1s": (*OPEN_MPI, *NODES), "2s": (*OPEN_MPI, *NODES),
         "10s": LONG}
@@ -40,6 +41,7 @@ class Row:
     processes: int
     bound: str
     stats: dict = None
+    fewest_bytes: dict = None  # the statistics of a recording with that policy
     intervals: int = 0
     late: int = 0
     late_again: int = 0
@@ -48,25 +50,26 @@ class Row:
 
     def cells(self):
         if self.failure:
-            return [self.name, str(self.processes), self.bound, *[""] * 10, self.failure.splitlines()[0].replace("|", "/")]
+            return [self.name, str(self.processes), self.bound, *[""] * 11, self.failure.splitlines()[0].replace("|", "/")]
         certificate = self.stats["certificate"]
         promised = f"{certificate['slowest']['predicted_s']:.2f}"
         pace = f"{certificate['pace']:.2f}" if certificate["measured"] else ""
         logged = f"{self.stats['logged_messages']}", f"{self.stats['logged_bytes'] / 1e3:.1f}"
         stub = f"{self.stats['restore_cost_s'] * 1e3:.1f}"
-        return [self.name, str(self.processes), self.bound, stub, str(self.stats["messages"]), *logged, f"{self.stats['trace_bytes'] / 1e6:.1f}", pace, promised,
+        megabytes = (f"{stats['trace_bytes'] / 1e6:.1f}" for stats in (self.stats, self.fewest_bytes))
+        return [self.name, str(self.processes), self.bound, stub, str(self.stats["messages"]), *logged, *megabytes, pace, promised,
                 str(len(self.stats["over_bound"])), f"{self.slowest_s:.2f}", f"{self.late_again}", f"{self.late} of {self.intervals}"]
 
 
-HEADER = ["program", "processes", "bound", "stub, ms", "messages", "logged", "KB logged", "MB of trace", "pace", "predicted, s", "predicted late", "slowest, s", "late again", "late"]
+HEADER = ["program", "processes", "bound", "stub, ms", "messages", "logged", "KB logged", "MB of trace", "MB with fewest-bytes", "pace", "predicted, s", "predicted late", "slowest, s", "late again", "late"]
 
 
 def line(cells):
     return f"| {' | '.join(cells)} |"
 
 
-def job_of(options, name, processes, arguments, bound):
-    how = {"record_options": ("--bound", bound)}
+def job_of(options, name, processes, arguments, *record_options):
+    how = {"record_options": record_options}
     if (name, processes, arguments) in OPEN_MPI:
         return mpi.job(options, name, *arguments.split(), ranks=processes, **how)
     return Job([str(workload(options, name)), *arguments.format(n=processes).split()], **how)
@@ -74,7 +77,7 @@ def job_of(options, name, processes, arguments, bound):
 
 def measure(options, row, arguments):
     with contextlib.closing(Context(options, Test("bounds", None, ONE_S, True))) as ctx:
-        record(ctx, job_of(options, row.name, row.processes, arguments, row.bound))
+        record(ctx, job_of(options, row.name, row.processes, arguments, "--bound", row.bound))
         row.stats = ctx.json("stats", ctx.trace)
         # One command for each: with --all, later replays find what earlier ones have made.
         for unit in units(ctx):
@@ -84,6 +87,9 @@ def measure(options, row, arguments):
                 row.late += report["late"]
                 row.late_again += report["late"] and all(redriven(ctx, unit, interval)["late"] for _ in range(TRIES_IF_LATE))
                 row.slowest_s = max(row.slowest_s, report["max_seconds"])
+    with contextlib.closing(Context(options, Test("fewest_bytes", None, ONE_S, True))) as ctx:
+        record(ctx, job_of(options, row.name, row.processes, arguments, "--bound", row.bound, "--policy", "fewest-bytes", "--no-repair"))
+        row.fewest_bytes = ctx.json("stats", ctx.trace)
 
 
 def redriven(ctx, unit, interval):
@@ -103,14 +109,16 @@ def page(rows):
     rows = sorted(rows, key=lambda row: order.index(row[2]))  # stable
     measured = [row[-1].split(" of ") for row in rows if re.fullmatch("[0-9]+ of [0-9]+", row[-1])]
     again = sum(int(row[-2] or 0) for row in rows)
+    ours, fewest = (sum(float(row[HEADER.index(column)] or 0) for row in rows) for column in ("MB of trace", "MB with fewest-bytes"))
     return "\n".join([
         "# Do replays keep their bound?", "",
         "Made by `make bounds`: each program was recorded with `record --bound`, which adds what late replays need, and then every interval was re-driven by a command of its own.",
         "Predicted: by the trace's certificate, of the slowest interval. Pace: how many times as long as recorded replays take to execute, without what they take to begin, to start and for messages, as `record` has measured, if it needed to; never less than 1.",
         f"Slowest and late: measured, restoring included, on a machine of two processors that may have been busy. Late again: of those that were late, how many were so {TRIES_IF_LATE} times more at once.",
+        "MB: everything that is on disk. `fewest-bytes` promises a path of CPU time, not a time on the processors that there are, so its recordings were not repaired.",
         "Stub: how long it took to make an empty process ready, by which the recorder knows how long intervals take to start.", "",
         line(HEADER), line(["---"] * len(HEADER)), *(line(row) for row in rows), "",
-        f"{sum(int(of) for _, of in measured)} replays, {sum(int(late) for late, _ in measured)} late, {again} of them again; {len(rows) - len(measured)} recordings failed.", ""])
+        f"{sum(int(of) for _, of in measured)} replays, {sum(int(late) for late, _ in measured)} late, {again} of them again; {len(rows) - len(measured)} recordings failed. {ours:.0f} MB of traces; {fewest:.0f} MB with `fewest-bytes`.", ""])
 
 
 def bounds_in(text):

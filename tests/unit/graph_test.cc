@@ -507,6 +507,30 @@ TEST_CASE("of a finished trace no more is read than plans need") {
   CHECK_EQ(read(2), 2);
 }
 
+TEST_CASE("times of sends are found in whatever order the messages were received") {
+  Written trace;
+  for (UnitId id = 1; id <= 3; ++id) trace.unit(id);
+  constexpr size_t kMessages = 40;
+  std::vector<EventRef> sent;
+  std::map<EventRef, uint64_t> sent_at_ns;
+  for (size_t i = 0; i < kMessages; ++i) {
+    trace.work(1, 1 + static_cast<int>(i % 3));
+    const uint64_t at_ns = trace.at_ns(1);
+    sent.push_back(trace.send(1));
+    sent_at_ns[sent.back()] = at_ns;
+  }
+  for (size_t i = 0; i < kMessages; ++i) trace.receive(2, {sent[i * 7 % kMessages]});
+  for (size_t i = 0; i < kMessages; ++i) trace.receive(3, {sent[kMessages - 1 - i], sent[i]});
+  const Rdg graph = trace.graph();
+  REQUIRE_EQ(graph.unlogged.at(2).size(), kMessages);
+  REQUIRE_EQ(graph.unlogged.at(3).size(), 2 * kMessages);
+  for (const UnitId receiver : {2, 3}) {
+    for (const auto& dependence : graph.unlogged.at(receiver)) {
+      CHECK_EQ(dependence.sender_at_ns, sent_at_ns.at(dependence.sender));
+    }
+  }
+}
+
 TEST_CASE("a plan follows dependences through intervals that were not read yet") {
   Written trace;
   constexpr UnitId kChain = 20;
