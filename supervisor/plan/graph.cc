@@ -163,12 +163,17 @@ Result<void> DependenceGraph::read(std::vector<Place> places) {
   std::sort(places.begin(), places.end());
   places.erase(std::unique(places.begin(), places.end()), places.end());
   std::erase_if(places, [this](const Place& place) { return read_.contains(place); });
-  std::vector<std::optional<Result<Content>>> contents(places.size());
-  for_each_in_parallel(places.size(), [&](size_t i) { contents[i] = content_of(places[i]); });
-  for (const auto& content : contents) {
-    if (!*content) return content->error();
+  constexpr size_t kAtOnce = 64;  // so that little is in memory twice
+  for (size_t first = 0; first < places.size(); first += kAtOnce) {
+    const std::span<const Place> some(places.begin() + static_cast<ptrdiff_t>(first),
+                                      std::min(kAtOnce, places.size() - first));
+    std::vector<std::optional<Result<Content>>> contents(some.size());
+    for_each_in_parallel(some.size(), [&](size_t i) { contents[i] = content_of(some[i]); });
+    for (size_t i = 0; i < some.size(); ++i) {
+      if (!*contents[i]) return contents[i]->error();
+      add(some[i], std::move(**contents[i]));
+    }
   }
-  for (size_t i = 0; i < places.size(); ++i) add(places[i], std::move(**contents[i]));
   for (const Place& place : places) note_send_times(place);
   return {};
 }
