@@ -179,8 +179,8 @@ Result<void> DependenceGraph::read(std::vector<Place> places) {
 }
 
 Result<DependenceGraph::Content> DependenceGraph::content_of(const Place& place) const {
-  const auto& [unit, index] = place;
-  const Rdg::Interval& interval = rdg_.units.at(unit).at(index);
+  const UnitId unit = place.first;
+  const Rdg::Interval& interval = rdg_.units.at(unit).at(place.second);
   Content content;
   TRY(trace_.for_each_event(unit, interval.first_event, interval.end_event, [&](EventIndex at, const Event& event) {
     if (at == interval.first_event) content.begins_with_turn = is_turn(event);
