@@ -22,20 +22,25 @@ constexpr int exited_with(int status) { return status << 8; }
 constexpr int killed_by(int signal) { return signal; }
 constexpr int kCore = 0x80;
 
-// A child that stops at once, is traced from then on, and continues with `life`.
+// A child that waits until it is traced, and continues with `life`.
 template <typename Life>
 pid_t traced_child(Tracer& tracer, const Life& life) {
-  int go[2];
+  int ready[2], go[2];
+  REQUIRE_EQ(pipe(ready), 0);
   REQUIRE_EQ(pipe(go), 0);
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
     char byte = 0;
     ::close(go[1]);
-    if (read(go[0], &byte, 1) == 1) life();
+    if (write(ready[1], "r", 1) == 1 && read(go[0], &byte, 1) == 1) life();
     _exit(3);
   }
   ::close(go[0]);
+  ::close(ready[1]);
+  char byte = 0;
+  REQUIRE_EQ(read(ready[0], &byte, 1), 1);  // a sanitizer's fork() makes a thread in the child before it returns
+  ::close(ready[0]);
   REQUIRE(tracer.seize(child));
   REQUIRE_EQ(write(go[1], "g", 1), 1);
   ::close(go[1]);
