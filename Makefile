@@ -86,8 +86,8 @@ $(BUILD)/libredrive.a: $(LIB_OBJS)
 	ar rcs $@ $^
 
 # Linked at a fixed address, with those libraries inside that take long to load or to relocate: otherwise these are more than half of
-# redrive's start-up, which is part of each recording and each replay. A newer libseccomp may know the names of more calls. Sanitizers
-# replace functions of a shared C++ library.
+# redrive's start-up, which is part of each recording and each replay; what nothing uses of them is left out. A newer libseccomp may know
+# the names of more calls. Sanitizers replace functions of a shared C++ library.
 ifeq ($(SANITIZE),)
 FMT_LIBRARY := $(BUILD)/base/fmt_library.o
 ARCHIVES := -lsqlite3 -lxxhash -lcapstone -lunwind-x86_64 -lunwind
