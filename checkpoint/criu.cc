@@ -69,8 +69,8 @@ int start(void* arg) {
 }
 
 std::vector<char*> criu_environment() {
-  constexpr std::string_view kSetting = kCriuWithoutBreakpoints;
-  constexpr std::string_view kName = kSetting.substr(0, kSetting.find('=') + 1);
+  const std::string_view kSetting = kCriuWithoutBreakpoints;
+  const std::string_view kName = kSetting.substr(0, kSetting.find('=') + 1);
   std::vector<char*> environment;
   for (char** each = environ; *each; ++each) {
     if (!std::string_view(*each).starts_with(kName)) environment.push_back(*each);
