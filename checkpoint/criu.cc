@@ -69,11 +69,11 @@ int start(void* arg) {
 }
 
 std::vector<char*> criu_environment() {
-  const std::string_view kSetting = kCriuWithoutBreakpoints;
-  const std::string_view kName = kSetting.substr(0, kSetting.find('=') + 1);
+  const std::string_view setting = kCriuWithoutBreakpoints;
+  const std::string_view name = setting.substr(0, setting.find('=') + 1);
   std::vector<char*> environment;
   for (char** each = environ; *each; ++each) {
-    if (!std::string_view(*each).starts_with(kName)) environment.push_back(*each);
+    if (!std::string_view(*each).starts_with(name)) environment.push_back(*each);
   }
   environment.push_back(const_cast<char*>(kCriuWithoutBreakpoints));  // as execve(2) takes it
   environment.push_back(nullptr);
