@@ -169,11 +169,11 @@ std::vector<SeatMove> balance(const std::vector<SeatUse>& uses, const std::vecto
     if (!uses[seat].stays) movable[uses[seat].processor].push_back(seat);
   }
   std::vector<SeatMove> moves;
-  // Takes one from where the most compute, if there are so many more than at `to`.
-  const auto take = [&](int to, size_t more) {
+  // Takes one from where the most compute, if at least so many do.
+  const auto take = [&](int to, size_t at_least) {
     const auto is_less_crowded = [&](const auto& a, const auto& b) { return computing[a.first] < computing[b.first]; };
     const auto crowded = std::max_element(movable.begin(), movable.end(), is_less_crowded);
-    if (crowded == movable.end() || computing[crowded->first] < more) return;
+    if (crowded == movable.end() || computing[crowded->first] < at_least) return;
     moves.push_back({crowded->second.back(), to});
     --computing[crowded->first];
     ++computing[to];

@@ -50,7 +50,7 @@ class Row:
 
     def cells(self):
         if self.failure:
-            return [self.name, str(self.processes), self.bound, *[""] * 11, self.failure.splitlines()[0].replace("|", "/")]
+            return [self.name, str(self.processes), self.bound, *[""] * (len(HEADER) - 4), self.failure.splitlines()[0].replace("|", "/")]
         certificate = self.stats["certificate"]
         promised = f"{certificate['slowest']['predicted_s']:.2f}"
         pace = f"{certificate['pace']:.2f}" if certificate["measured"] else ""
@@ -108,8 +108,7 @@ def page(rows):
     order = list(RUNS)
     rows = sorted(rows, key=lambda row: order.index(row[2]))  # stable
     measured = [row[-1].split(" of ") for row in rows if re.fullmatch("[0-9]+ of [0-9]+", row[-1])]
-    again = sum(int(row[-2] or 0) for row in rows)
-    ours, fewest = (sum(float(row[HEADER.index(column)] or 0) for row in rows) for column in ("MB of trace", "MB with fewest-bytes"))
+    again, ours, fewest = (sum(float(row[HEADER.index(column)] or 0) for row in rows) for column in ("late again", "MB of trace", "MB with fewest-bytes"))
     return "\n".join([
         "# Do replays keep their bound?", "",
         "Made by `make bounds`: each program was recorded with `record --bound`, which adds what late replays need, and then every interval was re-driven by a command of its own.",
@@ -118,7 +117,7 @@ def page(rows):
         "MB: everything that is on disk. `fewest-bytes` promises a path of CPU time, not a time on the processors that there are, so its recordings were not repaired.",
         "Stub: how long it took to make an empty process ready, by which the recorder knows how long intervals take to start.", "",
         line(HEADER), line(["---"] * len(HEADER)), *(line(row) for row in rows), "",
-        f"{sum(int(of) for _, of in measured)} replays, {sum(int(late) for late, _ in measured)} late, {again} of them again; {len(rows) - len(measured)} recordings failed. {ours:.0f} MB of traces; {fewest:.0f} MB with `fewest-bytes`.", ""])
+        f"{sum(int(of) for _, of in measured)} replays, {sum(int(late) for late, _ in measured)} late, {again:.0f} of them again; {len(rows) - len(measured)} recordings failed. {ours:.0f} MB of traces; {fewest:.0f} MB with `fewest-bytes`.", ""])
 
 
 def bounds_in(text):
