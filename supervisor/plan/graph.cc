@@ -217,26 +217,9 @@ std::vector<DependenceGraph::Needed> DependenceGraph::needed(const PlannedInterv
   return all;
 }
 
-namespace {
-
-using Sent = std::vector<std::pair<EventIndex, uint64_t>>;
-
-// 0 if it is not known. The sender is looked for from this place on, which becomes its place.
-uint64_t sent_at_ns(const Sent& sent, EventIndex sender, size_t& place) {
-  const auto is_before = [](const auto& at, EventIndex wanted) { return at.first < wanted; };
-  if (place >= sent.size() || sent[place].first > sender) place = 0;
-  size_t end = place;
-  for (size_t step = 1; end < sent.size() && sent[end].first < sender; step *= 2) place = end, end += step;
-  const auto first = sent.begin() + static_cast<ptrdiff_t>(place);
-  const auto last = sent.begin() + static_cast<ptrdiff_t>(std::min(end, sent.size()));
-  place = static_cast<size_t>(std::lower_bound(first, last, sender, is_before) - sent.begin());
-  return place < sent.size() && sent[place].first == sender ? sent[place].second : 0;
-}
-
 // Finds the times of sends, about in the order of each unit's sends.
-class SendTimes {
+class DependenceGraph::SendTimes {
  public:
-  using Place = std::pair<UnitId, IntervalIndex>;
   explicit SendTimes(const std::map<Place, Sent>& sends) : sends_(sends) {}
 
   // 0 if it is not known; none if its interval has not been read.
@@ -247,11 +230,21 @@ class SendTimes {
   }
 
  private:
+  // The sender is looked for from this place on, which becomes its place.
+  static uint64_t sent_at_ns(const Sent& sent, EventIndex sender, size_t& place) {
+    const auto is_before = [](const auto& at, EventIndex wanted) { return at.first < wanted; };
+    if (place >= sent.size() || sent[place].first > sender) place = 0;
+    size_t end = place;
+    for (size_t step = 1; end < sent.size() && sent[end].first < sender; step *= 2) place = end, end += step;
+    const auto first = sent.begin() + static_cast<ptrdiff_t>(place);
+    const auto last = sent.begin() + static_cast<ptrdiff_t>(std::min(end, sent.size()));
+    place = static_cast<size_t>(std::lower_bound(first, last, sender, is_before) - sent.begin());
+    return place < sent.size() && sent[place].first == sender ? sent[place].second : 0;
+  }
+
   const std::map<Place, Sent>& sends_;
   std::map<Place, size_t> last_;  // the places of those that were found last
 };
-
-}  // namespace
 
 // The interval was read. Times are noted wherever both a send and what depends on it have been read now.
 void DependenceGraph::note_send_times(const Place& read) {

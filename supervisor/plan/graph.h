@@ -73,12 +73,15 @@ class DependenceGraph {
   explicit DependenceGraph(const Trace& trace) : trace_(trace) {}
   // An interval of a unit.
   using Place = std::pair<UnitId, IntervalIndex>;
+  // Sends in their order, each with its time.
+  using Sent = std::vector<std::pair<EventIndex, uint64_t>>;
+  class SendTimes;
 
   // What an interval needs and sends.
   struct Content {
     std::vector<Rdg::Dependence> unlogged;
     std::vector<Needed> needed;
-    std::vector<std::pair<EventIndex, uint64_t>> sent;  // each send with its time
+    Sent sent;
     bool begins_with_turn = false;
   };
 
@@ -94,7 +97,7 @@ class DependenceGraph {
   std::map<Place, std::vector<UnitId>> children_;  // that are born in an interval, and begin without an image
   // What the intervals that have been read need, and what they have sent.
   std::map<Place, std::vector<Needed>> read_;
-  std::map<Place, std::vector<std::pair<EventIndex, uint64_t>>> sends_;
+  std::map<Place, Sent> sends_;
   // What depends on sends of intervals that have not been read.
   std::map<Place, std::vector<EventRef>> awaiting_;
 };
