@@ -45,7 +45,7 @@ libc = ctypes.CDLL(None)
 address = ctypes.addressof(ctypes.c_char.from_buffer(closed))
 closed[:5] = b'there'
 kept, total = {}, 0
-for i in range(20000):
+for i in range(80000):
     view[(i * 4099) % len(view)] = 0 if i % 3 else i % 251
     if i % 500 == 0:
         view[4096 * (i // 500 % 16):][:1]
@@ -183,7 +183,7 @@ import os, signal, sys
 told = []
 signal.signal(signal.SIGCHLD, lambda *_: told.append(1))
 before = os.getpgid(0), os.getsid(0), len(os.listdir('/proc/self/fd'))
-for i in range(30000):
+for i in range(100000):
     os.getppid()
     sum(range(100))
     if i % 100 == 0:
@@ -220,7 +220,7 @@ def preemption(ctx):
 @test("checkpoint_engines/without_tier")
 def without_tier(ctx):
     """Copies cannot sleep where there is no code in the process for that."""
-    recording = Recording(ctx, "/usr/bin/python3", "m.py", m_py=MEMORY.replace("20000", "3000"), options=(*PERIOD, "--interception", "stops"))
+    recording = Recording(ctx, "/usr/bin/python3", "m.py", m_py=MEMORY.replace("80000", "3000"), options=(*PERIOD, "--interception", "stops"))
     recording.expect(images=0, failures=2)
 
 
