@@ -25,7 +25,7 @@ constexpr size_t kMostProved = 8;       // of the slowest, once the trace was re
 constexpr double kMeasured_s = 3, kProved_s = 2;  // about how long what is measured, or proved, may take together
 constexpr double kAgain = 1.1;  // what takes so much longer than predicted is measured again: the machine may be busy
 constexpr int kTries = 2, kTriesAtKnownPace = 4;  // of each, at most
-constexpr double kRepaired = 0.9;  // of the bound: what takes longer is repaired, because predictions have errors
+constexpr double kRepaired = 0.8;  // of the bound: what takes longer is repaired, because predictions have errors
 // How often it is repaired: what was predicted of the repair may be wrong by as much as a checkpoint's place, and by
 // what replays then take.
 constexpr int kMostRepairs = 3;
@@ -162,6 +162,7 @@ class Keeping {
   }
 
   Missing lacking(const Trace& trace, const DependenceGraph& graph) const {
+    progress_.show("choosing what has to be kept for the bound");
     const Repair repair = choose_repair(graph.rdg(), kRepaired * trace.settings().bound_s, costs(trace));
     Missing missing;
     missing.payloads = repair.payloads;

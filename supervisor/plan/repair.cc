@@ -1,32 +1,24 @@
 #include "supervisor/plan/repair.h"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <utility>
+
+#include "supervisor/plan/cuts.h"
+#include "supervisor/plan/thinned.h"
 
 namespace redrive {
 namespace {
 
-constexpr uint64_t kBytesOfReceive = 16;       // that a kept payload takes beside its own
-constexpr uint64_t kBytesOfBirth = 256 << 10;  // of a forked child's image: most of its pages are stored already
-constexpr size_t kMostTried = 48;              // cuts, whenever one is chosen
-constexpr uint64_t kMostPlans = 100'000;       // after that, intervals are cut off from all others at once
-constexpr double kAboutAsFew = 1.25;           // times the fewest bytes
-constexpr double kAim = 0.5;  // of the bound, where several cuts take as few bytes: others in a chain then fit as well
-
-// All that one run of a plan receives from another one, and its birth if that is a fork by the other.
-struct Cut {
-  std::vector<Rdg::Dependence*> dependences;
-  Rdg::Interval* born = nullptr;
-  UnitId receiver = 0;
-  uint64_t bytes = 0;
-};
+constexpr size_t kMostTried = 48;            // cuts of a kind, whenever one is chosen
+constexpr size_t kMostDependences = 10'000;  // of the graph on which they are tried
+constexpr uint64_t kMostWork = 200'000'000;  // messages in plans; after that, intervals are cut off from all others
+constexpr size_t kMostCompared = 12;         // of those that suffice
+constexpr size_t kMostOthers = 16;           // replays that are to become shorter as well
 
 class Repairing {
  public:
   Repairing(Rdg graph, double bound_s, const ReplayCosts& costs)
-      : graph_(std::move(graph)), bound_s_(bound_s), costs_(costs) {}
+      : graph_(std::move(graph)), thinned_(thinned(graph_, kMostDependences)), bound_s_(bound_s), costs_(costs) {}
 
   Repair run() {
     for (const auto& [unit, intervals] : graph_.units) {
@@ -36,141 +28,145 @@ class Repairing {
   }
 
  private:
-  // Nothing if the interval cannot be planned.
-  std::optional<Plan> plan_of(UnitId unit, IntervalIndex interval) {
-    ++plans_;
-    return planner_.plan(unit, interval).plan;
-  }
-  double predicted_s(const Plan& plan) const { return predict(plan, costs_).predicted_s; }
-
   void repair(UnitId unit, IntervalIndex interval) {
     for (;;) {
-      const auto planned = plan_of(unit, interval);
-      if (!planned || predicted_s(*planned) <= bound_s_) return;
-      std::vector<Cut> cuts = cuts_of(*planned);
-      if (plans_ > kMostPlans) {
-        std::erase_if(cuts, [&](const Cut& cut) { return cut.receiver != unit; });
-        for (Cut& cut : cuts) keep(cut);
-      } else if (Cut* const best = choose(cuts, *planned)) {
-        keep(*best);
-        continue;
-      }
-      return;
+      const auto planned = planned_by(planner_, unit, interval);
+      if (!planned) return;
+      const double now_s = predict(*planned, costs_).predicted_s;
+      if (now_s <= bound_s_) return;
+      const Links links(graph_, thinned_, *planned);
+      const bool in_time = work_ <= kMostWork;
+      const auto cut = !in_time ? links.around_wanted() : choose(links.cuts(), *planned, now_s);
+      if (!cut) return;
+      keep(*cut);
+      if (!in_time) return;
     }
   }
 
-  // The runs of a plan by the place where each begins; their places in the replay set.
-  using Runs = std::map<std::pair<UnitId, IntervalIndex>, size_t>;
-
-  // The one that executes an event.
-  std::optional<size_t> run_of(const Runs& runs, EventRef event) const {
-    const auto interval = graph_.interval_of(event);
-    if (!interval) return std::nullopt;
-    const auto after = runs.upper_bound({event.unit, *interval});
-    if (after == runs.begin() || std::prev(after)->first.first != event.unit) return std::nullopt;
-    return std::prev(after)->second;
+  std::optional<Plan> planned_by(Planner& planner, UnitId unit, IntervalIndex interval) {
+    auto plan = planner.plan(unit, interval).plan;
+    if (plan) work_ += plan->messages + plan->replay_set.size();
+    return plan;
   }
 
-  std::vector<Cut> cuts_of(const Plan& plan) {
-    Runs runs;
-    for (size_t r = 0; r < plan.replay_set.size(); ++r) {
-      runs[{plan.replay_set[r].unit, plan.replay_set[r].start}] = r;
-    }
-    std::map<std::pair<size_t, size_t>, Cut> cuts;  // by receiving and sending run
-    for (size_t r = 0; r < plan.replay_set.size(); ++r) {
-      const PlannedInterval& run = plan.replay_set[r];
-      Rdg::Interval& start = graph_.units.at(run.unit)[run.start];
-      if (start.birth) {
-        if (const auto parent = run_of(runs, *start.birth)) {
-          Cut& cut = cuts[{r, *parent}];
-          cut.born = &start;
-          cut.bytes += kBytesOfBirth;
-        }
-      }
-      const auto found = graph_.unlogged.find(run.unit);
-      if (found == graph_.unlogged.end()) continue;
-      auto& unlogged = found->second;
-      for (size_t i = first_at(unlogged, start.first_event); i < unlogged.size(); ++i) {
-        Rdg::Dependence& dependence = unlogged[i];
-        if (dependence.receiver.event >= run.requisite_event) break;
-        if (dependence.is_kept) continue;
-        const auto sender = run_of(runs, dependence.sender);
-        if (!sender || *sender == r) continue;
-        Cut& cut = cuts[{r, *sender}];
-        cut.dependences.push_back(&dependence);
-        cut.bytes += dependence.bytes + kBytesOfReceive;
-      }
-    }
-    std::vector<Cut> all;
-    for (auto& [between, cut] : cuts) {
-      cut.receiver = plan.replay_set[between.first].unit;
-      all.push_back(std::move(cut));
-    }
-    return all;
-  }
+  struct Tried {
+    const Cut* cut = nullptr;
+    double left_s = 0;
+  };
 
-  // Null if none makes the replay shorter.
-  Cut* choose(std::vector<Cut>& cuts, const Plan& planned) {
-    // Evenly spread ones if there are too many. The first ones are those of the interval itself.
-    const size_t stride = (cuts.size() + kMostTried - 1) / kMostTried;
-    const double now_s = predicted_s(planned);
-    struct Tried {
-      Cut* cut;
-      double left_s;
-    };
+  // Nothing if none makes the replay shorter.
+  std::optional<Cut> choose(const std::vector<std::vector<Cut>>& kinds, const Plan& planned, double now_s) {
+    const PlanRequest wanted{planned.unit, planned.interval, std::nullopt};
+    const double scale = now_s / thinned_s(wanted).value_or(now_s);
     std::vector<Tried> enough;
-    Tried best{nullptr, now_s};
+    const Cut* best = nullptr;
     double best_worth = 0;
-    for (size_t c = 0; c < cuts.size(); c += std::max<size_t>(stride, 1)) {
-      const double left_s = without(cuts[c], planned);
-      if (left_s <= bound_s_) enough.push_back({&cuts[c], left_s});
-      const double worth = (now_s - left_s) / static_cast<double>(cuts[c].bytes);
-      if (worth > best_worth) {
+    for (const auto& cuts : kinds) {
+      // Evenly spread ones if there are too many. The first ones are those of the interval itself.
+      for (size_t c = 0; c < cuts.size(); c += stride(cuts.size(), kMostTried)) {
+        const double left_s = scale * without(cuts[c], wanted).value_or(now_s);
+        if (left_s <= bound_s_) enough.push_back({&cuts[c], left_s});
+        const double worth = (now_s - left_s) / static_cast<double>(cuts[c].bytes);
+        if (worth <= best_worth) continue;
         best_worth = worth;
-        best = {&cuts[c], left_s};
+        best = &cuts[c];
       }
     }
-    if (enough.empty()) return best.cut;
-    const auto fewest =
-        std::min_element(enough.begin(), enough.end(), [](auto& a, auto& b) { return a.cut->bytes < b.cut->bytes; });
-    const double most_bytes = kAboutAsFew * static_cast<double>(fewest->cut->bytes);
-    std::erase_if(enough, [&](const Tried& tried) { return static_cast<double>(tried.cut->bytes) > most_bytes; });
-    const auto distance = [&](const Tried& tried) { return std::abs(tried.left_s - kAim * bound_s_); };
-    return std::min_element(enough.begin(), enough.end(), [&](auto& a, auto& b) { return distance(a) < distance(b); })
-        ->cut;
+    if (!enough.empty()) best = fewest_bytes(best_of(std::move(enough)), planned, scale);
+    return best ? std::optional(*best) : std::nullopt;
   }
 
-  // How long the replay would take.
-  double without(Cut& cut, const Plan& planned) {
-    std::optional<EventRef> birth;
-    if (cut.born) birth = std::exchange(cut.born->birth, std::nullopt);
-    for (Rdg::Dependence* const dependence : cut.dependences) dependence->is_kept = true;
-    const auto left = plan_of(planned.unit, planned.interval);
-    for (Rdg::Dependence* const dependence : cut.dependences) dependence->is_kept = false;
-    if (cut.born) cut.born->birth = birth;
-    return left ? predicted_s(*left) : predicted_s(planned);
+  static size_t stride(size_t count, size_t most) { return std::max<size_t>((count + most - 1) / most, 1); }
+
+  // Those than which none has fewer bytes and leaves less.
+  static std::vector<Tried> best_of(std::vector<Tried> enough) {
+    std::ranges::stable_sort(enough, {}, [](const Tried& tried) { return std::pair(tried.cut->bytes, tried.left_s); });
+    std::vector<Tried> best;
+    for (const Tried& tried : enough) {
+      if (best.empty() || tried.left_s < best.back().left_s) best.push_back(tried);
+    }
+    return best;
+  }
+
+  // The one with the fewest bytes for what it takes away of the time by which the replays of the set's intervals exceed
+  // the bound: a cut that costs more than another one may spare many others.
+  const Cut* fewest_bytes(const std::vector<Tried>& enough, const Plan& planned, double scale) {
+    std::vector<PlanRequest> late;
+    const auto excess_s = [&](std::optional<double> seconds) {
+      return std::max(scale * seconds.value_or(0) - bound_s_, 0.);
+    };
+    double now_s = 0;
+    for (size_t i = 0; i < planned.replay_set.size(); i += stride(planned.replay_set.size(), kMostOthers)) {
+      const PlannedInterval& each = planned.replay_set[i];
+      const PlanRequest request{each.unit, i == 0 ? planned.interval : each.interval, std::nullopt};
+      const double its_s = excess_s(thinned_s(request));
+      if (its_s <= 0 && i > 0) continue;
+      now_s += its_s;
+      late.push_back(request);
+    }
+    const Cut* best = nullptr;
+    double best_cost = 0;
+    for (size_t c = 0; c < enough.size(); c += stride(enough.size(), kMostCompared)) {
+      double left_s = 0;
+      for (const PlanRequest& request : late) left_s += excess_s(without(*enough[c].cut, request));
+      const double cost = static_cast<double>(enough[c].cut->bytes) / std::max(now_s - left_s, 1e-9);
+      if (best && cost >= best_cost) continue;
+      best_cost = cost;
+      best = enough[c].cut;
+    }
+    return best;
+  }
+
+  // How long the replay would take, as the thinned graph has it.
+  std::optional<double> without(const Cut& cut, const PlanRequest& wanted) {
+    apply(cut, true);
+    const auto left_s = thinned_s(wanted);
+    apply(cut, false);
+    return left_s;
+  }
+
+  std::optional<double> thinned_s(const PlanRequest& wanted) {
+    const auto plan = planned_by(thinned_planner_, wanted.unit, wanted.interval);
+    return plan ? std::optional(predict(*plan, costs_).predicted_s) : std::nullopt;
+  }
+
+  // To the thinned graph.
+  void apply(const Cut& cut, bool is_kept) {
+    for (const Link* const link : cut.links) {
+      for (Rdg::Dependence* const each : link->thinned) {
+        if (each->receiver.event >= cut.from) each->is_kept = is_kept;
+      }
+      if (!link->is_birth || cut.from > 0) continue;
+      auto& birth = thinned_.units.at(link->receiver)[link->start].birth;
+      birth = is_kept ? std::nullopt : graph_.units.at(link->receiver)[link->start].birth;
+    }
   }
 
   void keep(const Cut& cut) {
-    if (cut.born) {
-      cut.born->birth.reset();
-      repair_.births.insert(cut.receiver);
-    }
-    for (const Rdg::Dependence* const dependence : cut.dependences) {
-      if (!repair_.payloads.insert(dependence->receiver).second) continue;
-      auto& unlogged = graph_.unlogged.at(cut.receiver);
-      const EventIndex event = dependence->receiver.event;
-      for (size_t i = first_at(unlogged, event); i < unlogged.size() && unlogged[i].receiver.event == event; ++i) {
-        unlogged[i].is_kept = true;
+    apply(cut, true);
+    for (const Link* const link : cut.links) {
+      if (link->is_birth && cut.from == 0) {
+        graph_.units.at(link->receiver)[link->start].birth.reset();
+        repair_.births.insert(link->receiver);
+      }
+      if (link->dependences.empty()) continue;
+      auto& unlogged = graph_.unlogged.at(link->receiver);
+      for (const Rdg::Dependence* const dependence : link->dependences) {
+        const EventIndex event = dependence->receiver.event;
+        if (event < cut.from || !repair_.payloads.insert(dependence->receiver).second) continue;
+        for (size_t i = first_at(unlogged, event); i < unlogged.size() && unlogged[i].receiver.event == event; ++i) {
+          unlogged[i].is_kept = true;
+        }
       }
     }
   }
 
   Rdg graph_;
-  Planner planner_{graph_};
+  Rdg thinned_;  // as many cuts are tried on it
+  Planner planner_{graph_}, thinned_planner_{thinned_};
   const double bound_s_;
   const ReplayCosts& costs_;
-  uint64_t plans_ = 0;
+  uint64_t work_ = 0;
   Repair repair_;
 };
 

@@ -14,9 +14,9 @@ struct Repair {
   bool empty() const { return payloads.empty() && births.empty(); }
 };
 
-// Greedy: for each interval in turn, what separates it from enough of its replay set for the fewest bytes. A replay
-// never gets longer by what is added for another one. What cannot be repaired is left: an interval that takes longer
-// than the bound alone. The graph must have been read whole.
+// Greedy: for each interval in turn, what separates it from enough of its replay set for few bytes, and shortens other
+// replays that are too long. A replay never gets longer by what is added for another one. What cannot be repaired is
+// left: an interval that takes longer than the bound alone. The graph must have been read whole.
 Repair choose_repair(Rdg graph, double bound_s, const ReplayCosts& costs);
 
 }  // namespace redrive

@@ -8,6 +8,7 @@
 #include "logstore/trace_additions.h"
 #include "logstore/trace_files.h"
 #include "supervisor/plan/repair.h"
+#include "supervisor/plan/thinned.h"
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
@@ -55,6 +56,14 @@ void apply(const Repair& repair, Rdg& graph) {
     std::erase_if(unlogged, [&](const auto& dependence) { return repair.payloads.contains(dependence.receiver); });
   }
   for (const UnitId born : repair.births) graph.units.at(born).front().birth.reset();
+}
+
+uint64_t all_bytes(const Rdg& graph) {
+  uint64_t sum = 0;
+  for (const auto& [unit, unlogged] : graph.unlogged) {
+    for (const auto& dependence : unlogged) sum += dependence.bytes;
+  }
+  return sum;
 }
 
 uint64_t bytes_of(const Repair& repair, const Rdg& graph) {
@@ -236,11 +245,7 @@ TEST_CASE("repair: a ring is cut into parts, not into single units") {
   constexpr double kBound_s = 0.5;
   REQUIRE(slowest_s(graph, its_costs) > 2 * kBound_s);
   const Repair repair = choose_repair(graph, kBound_s, its_costs);
-  uint64_t all_bytes = 0;
-  for (const auto& [unit, unlogged] : graph.unlogged) {
-    for (const auto& dependence : unlogged) all_bytes += dependence.bytes;
-  }
-  CHECK(2 * bytes_of(repair, graph) < all_bytes);
+  CHECK(2 * bytes_of(repair, graph) < all_bytes(graph));
   apply(repair, graph);
   CHECK(slowest_s(graph, its_costs) <= kBound_s);
 }
@@ -262,6 +267,77 @@ TEST_CASE("repair: the image of a child is stored if its parent takes too long t
   CHECK(repair.births == std::set<UnitId>{2});
   apply(repair, graph);
   CHECK(slowest_s(graph, its_costs) <= 0.15);
+}
+
+TEST_CASE("repair: where replays take a little too long, only the end of what is received is kept") {
+  const auto its_costs = costs(2);
+  Rdg graph = ring(8, 1, 8);
+  const double bound_s = 0.95 * slowest_s(graph, its_costs);
+  const Repair repair = choose_repair(graph, bound_s, its_costs);
+  apply(repair, graph);
+  CHECK(slowest_s(graph, its_costs) <= bound_s);
+  CHECK(repair.payloads.size() <= 8 * kEvents / 2 / 4);
+}
+
+// All talk with all, as fast as they can.
+Rdg chatter(UnitId units, EventIndex events) {
+  const uint64_t event_ns = kIntervalNs / events;
+  Rdg graph;
+  for (UnitId unit = 1; unit <= units; ++unit) {
+    graph.units[unit] = {{0, events, kIntervalNs, true, std::nullopt}};
+    auto& unlogged = graph.unlogged[unit];
+    for (EventIndex event = 1; event < events; ++event) {
+      const auto sender = static_cast<UnitId>((unit + event % (units - 1)) % units + 1);
+      unlogged.push_back({{unit, event}, {sender, event - 1}, event * event_ns, (event - 1) * event_ns, 8, false});
+    }
+  }
+  return graph;
+}
+
+// Each cut is tried on few dependences. It would take minutes otherwise.
+TEST_CASE("repair: of half a million messages between all units") {
+  const auto its_costs = costs(2);
+  Rdg graph = chatter(16, 1 << 15);
+  const double bound_s = 0.9 * slowest_s(graph, its_costs);
+  const Repair repair = choose_repair(graph, bound_s, its_costs);
+  CHECK(4 * bytes_of(repair, graph) < all_bytes(graph));
+  apply(repair, graph);
+  CHECK(slowest_s(graph, its_costs) <= bound_s);
+}
+
+TEST_CASE("thinned: a small graph stays what it is") {
+  const Rdg graph = chatter(3, 100);
+  const Rdg same = thinned(graph, 300);
+  CHECK_EQ(all_bytes(same), all_bytes(graph));
+  for (const auto& [unit, unlogged] : graph.unlogged) CHECK_EQ(same.unlogged.at(unit).size(), unlogged.size());
+}
+
+TEST_CASE("thinned: plans have the same executions, which end a slice earlier at most") {
+  const Rdg graph = chatter(6, 4096);
+  const Rdg few = thinned(graph, 2000);
+  CHECK_EQ(all_bytes(few), all_bytes(graph));
+  size_t left = 0;
+  for (const auto& [unit, unlogged] : few.unlogged) {
+    left += unlogged.size();
+    CHECK(std::ranges::is_sorted(unlogged, {}, [](const auto& each) { return each.receiver.event; }));
+  }
+  CHECK(left <= 2000);
+  CHECK(left > 1000);
+  const uint64_t slice_ns = kIntervalNs / 64 + kIntervalNs / 4096;  // 6 units receive from 5 others in each
+  for (const auto& [unit, intervals] : graph.units) {
+    for (const EventIndex until : {EventIndex{1000}, EventIndex{3333}, intervals.front().end_event}) {
+      const auto exact = plan(graph, unit, 0, until).plan, rough = plan(few, unit, 0, until).plan;
+      REQUIRE(exact.has_value());
+      REQUIRE(rough.has_value());
+      REQUIRE_EQ(rough->replay_set.size(), exact->replay_set.size());
+      for (size_t i = 0; i < exact->replay_set.size(); ++i) {
+        const auto &a = exact->replay_set[i], &b = rough->replay_set[i];
+        CHECK_EQ(b.unit, a.unit);
+        CHECK(b.cpu_ns <= a.cpu_ns);
+        CHECK(b.cpu_ns + 2 * slice_ns >= a.cpu_ns);
+      }
+    }
+  }
 }
 
 // Executions in which messages go forward in time: event numbers are a clock that all units share.
