@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
+#include "base/parallel.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "supervisor/plan/graph.h"
@@ -15,6 +17,8 @@ namespace {
 
 // A sum may take this part of the bound. Its times were not compared with any replay.
 constexpr double kSumOfBound = 0.5;
+
+constexpr size_t kPartsOfProcessor = 4;  // into which all plans are divided, because they do not take equally long
 
 // The most that a list schedule takes for what is additional work in all (Graham), of which the longest path has the
 // largest.
@@ -73,15 +77,22 @@ PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
 }
 
 std::vector<PredictedReplay> predict_all(const Rdg& graph, const ReplayCosts& costs) {
-  std::vector<PredictedReplay> replays;
-  Planner planner(graph);
+  std::vector<std::pair<UnitId, IntervalIndex>> all;
   for (const auto& [unit, intervals] : graph.units) {
-    for (IntervalIndex i = 0; i < intervals.size(); ++i) {
-      const auto planned = planner.plan(unit, i);
-      if (planned.plan) replays.push_back(predict(*planned.plan, costs));
-    }
+    for (IntervalIndex i = 0; i < intervals.size(); ++i) all.emplace_back(unit, i);
   }
-  return replays;
+  const size_t parts = kPartsOfProcessor * static_cast<size_t>(processor_count());
+  std::vector<std::vector<PredictedReplay>> replays(parts);
+  for_each_in_parallel(parts, [&](size_t part) {
+    Planner planner(graph);
+    for (size_t i = all.size() * part / parts; i < all.size() * (part + 1) / parts; ++i) {
+      const auto planned = planner.plan(all[i].first, all[i].second);
+      if (planned.plan) replays[part].push_back(predict(*planned.plan, costs));
+    }
+  });
+  std::vector<PredictedReplay> result;
+  for (auto& part : replays) std::ranges::move(part, std::back_inserter(result));
+  return result;
 }
 
 Certificate certify(const std::vector<PredictedReplay>& replays, double bound_s, const ReplayCosts& costs) {

@@ -33,7 +33,7 @@ uint64_t Rest::cpu_ns() const {
   return sum;
 }
 
-bool Rest::stores_images() const { return !images_.is_idle() || images_.copies_alive() > 0; }
+bool Rest::stores_images() const { return !images_.is_idle() || images_.copies_alive().count > 0; }
 
 bool Rest::wakes_when_used(const Unit& unit) {
   return std::all_of(unit.processes.begin(), unit.processes.end(), [&](const auto& process) {

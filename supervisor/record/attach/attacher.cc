@@ -267,7 +267,7 @@ bool Attacher::copies_all(const Process& process, const std::vector<Mapping>& ma
 
 bool Attacher::can_stop() {
   checkpointer_.stop();
-  if (images_.copies_alive() > 0) return false;
+  if (images_.copies_alive().count > 0) return false;
   const auto is_amid = [](const auto& entry) {
     const Unit& unit = *entry.second;
     const bool waits = std::any_of(unit.threads.begin(), unit.threads.end(),

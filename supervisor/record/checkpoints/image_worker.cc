@@ -84,7 +84,8 @@ void ImageWorker::add(ImageJob job) {
   const Lock lock(mutex_);
   while (queued_bytes_ != 0 && queued_bytes_ + bytes > kMaxQueued) changed_.wait(mutex_);
   queued_bytes_ += bytes;
-  copies_ += job.copies.size();
+  copies_.count += job.copies.size();
+  copies_.bytes += job.copied_bytes;
   queue_.push_back(std::move(job));
   changed_.notify_all();
 }
@@ -97,7 +98,7 @@ void ImageWorker::finish(TraceWriter::VolumeNumber volume, RecordingEnd end) {
   changed_.notify_all();
 }
 
-size_t ImageWorker::copies_alive() const {
+CopiesAlive ImageWorker::copies_alive() const {
   const Lock lock(mutex_);
   return copies_;
 }
@@ -109,7 +110,10 @@ CriuImages ImageWorker::criu_images() const {
 
 std::vector<ImageWorker::Done> ImageWorker::take_done() {
   const Lock lock(mutex_);
-  for (const auto& done : done_) copies_ -= done.copies.size();
+  for (const auto& done : done_) {
+    copies_.count -= done.copies.size();
+    copies_.bytes -= done.copied_bytes;
+  }
   return std::exchange(done_, {});
 }
 
@@ -136,7 +140,7 @@ void ImageWorker::run() {
       lock.lock();
       busy_ = false;
       for (; !published && unpublished_ > 0; --unpublished_) {
-        done_.push_back({{}, Error{"images could not be published"}});
+        done_.push_back({{}, 0, Error{"images could not be published"}});
       }
       unpublished_ = 0;
       const auto ended = Clock::now();
@@ -173,6 +177,7 @@ void ImageWorker::run() {
     if (auto result = write(job); !result) done.error = result.error();
     for (const auto& copy : job.copies) end(copy);
     done.copies = std::move(job.copies);
+    done.copied_bytes = job.copied_bytes;
     job = {};
     lock.lock();
     busy_ = false;

@@ -61,10 +61,16 @@ struct ImageJob {
     Fd pidfd;
   };
   std::vector<Copy> copies;
+  uint64_t copied_bytes = 0;        // the private memory of their originals
   bool by_criu = false;             // if CRIU can; our own image otherwise
   std::vector<UnitId> ended_units;  // no image of them follows
   // It is no image: finishes this volume.
   std::optional<std::pair<TraceWriter::VolumeNumber, RecordingEnd>> volume;
+};
+
+struct CopiesAlive {
+  size_t count = 0;
+  uint64_t bytes = 0;  // that they have copied, as soon as their originals write
 };
 
 class ImageWorker {
@@ -76,10 +82,11 @@ class ImageWorker {
   void add(ImageJob job);
   // Finishes a volume of the trace, which is closed, when its images are written.
   void finish(TraceWriter::VolumeNumber volume, RecordingEnd end);
-  size_t copies_alive() const;
+  CopiesAlive copies_alive() const;
 
   struct Done {
     std::vector<ImageJob::Copy> copies;
+    uint64_t copied_bytes = 0;
     std::optional<Error> error;
   };
   std::vector<Done> take_done();
@@ -106,7 +113,7 @@ class ImageWorker {
   std::optional<CriuService> criu_;  // the thread's
   std::deque<ImageJob> queue_ GUARDED_BY(mutex_);
   std::vector<Done> done_ GUARDED_BY(mutex_);
-  size_t copies_ GUARDED_BY(mutex_) = 0;
+  CopiesAlive copies_ GUARDED_BY(mutex_);
   uint64_t queued_bytes_ GUARDED_BY(mutex_) = 0;
   bool busy_ GUARDED_BY(mutex_) = false;
   size_t unpublished_ GUARDED_BY(mutex_) = 0;  // images that are written, to be published together

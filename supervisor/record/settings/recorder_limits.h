@@ -19,7 +19,10 @@ struct RecorderLimits {
   uint64_t keep_ns = 0;
   uint64_t keep_bytes = 0;
   std::vector<Trigger> triggers;
-  size_t copies = 8;  // checkpoint copies alive at once
+  // Checkpoint copies alive at once; one for each unit, so that all can take theirs together, as long as what they have
+  // copied is not more than this.
+  size_t copies = 8;
+  uint64_t copied_bytes = 512 << 20;
   CheckpointEngine checkpoint_engine;
   bool virtual_checkpoints = false;      // every T, only the place is noted, for `prepare` to make an image there
   bool independent_checkpoints = false;  // units do not take theirs together

@@ -83,7 +83,7 @@ void CheckpointCopies::collect() {
 }
 
 void CheckpointCopies::end_all() {
-  if (images_.copies_alive() == 0) return;
+  if (images_.copies_alive().count == 0) return;
   images_.wait_until_idle();
   collect();
 }

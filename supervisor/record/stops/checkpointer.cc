@@ -82,6 +82,11 @@ void Checkpointer::ask_at_each_event() {
   }
 }
 
+bool Checkpointer::can_copy() const {
+  const CopiesAlive alive = images_.copies_alive();
+  return alive.count < limits_.copies || (alive.count < tracees_.units().size() && alive.bytes < limits_.copied_bytes);
+}
+
 bool Checkpointer::is_due(Unit& unit) {
   if (limits_.checkpoint_period_ns == 0 || stopped_) return false;
   const auto now = tracer_.now();
@@ -92,7 +97,7 @@ bool Checkpointer::is_due(Unit& unit) {
   const bool due = unit.checkpoint_wanted || at_ns >= intervals_.checkpoint_at_ns(unit);
   if (!due && !messages_.wants_checkpoint(unit.id, at_ns)) return false;
   if (births_pending(unit)) return false;
-  if (images_.copies_alive() >= limits_.copies) {
+  if (!can_copy()) {
     // The unit takes none together with others either: as long as one is wanted, no call is served.
     unit.checkpoint_wanted = false;
     note_skipped(unit);
@@ -122,14 +127,14 @@ void Checkpointer::align(const Unit& with) {
 
 void Checkpointer::wake(Unit& unit) {
   const auto now = tracer_.now();
-  if (now - unit.last_woken < kWakeInterval || !unit.in_interval || images_.copies_alive() >= limits_.copies) return;
+  if (now - unit.last_woken < kWakeInterval || !unit.in_interval || !can_copy()) return;
   unit.last_woken = now;
   const bool wanted = limits_.checkpoint_period_ns > 0 && messages_.wants_checkpoint(unit.id, unit.clock.interval_ns());
   if (wanted || unit.checkpoint_requested) interrupt_sleep(unit);
 }
 
 void Checkpointer::request(Unit& unit) {
-  if (!unit.in_interval || images_.copies_alive() >= limits_.copies) return;
+  if (!unit.in_interval || !can_copy()) return;
   unit.checkpoint_wanted = unit.checkpoint_requested = true;
   if (unit.baton.is_held()) ask_to_stop(*unit.baton.holder());
   const auto now = tracer_.now();
@@ -219,8 +224,8 @@ void Checkpointer::hand_over(Unit& unit, ImageJob job, uint64_t bytes) {
 }
 
 void Checkpointer::add_image(Unit& unit, ImageJob job) {
-  uint64_t bytes = job.bytes();
-  for (const auto& copy : job.copies) bytes += private_bytes(copy.original);
+  for (const auto& copy : job.copies) job.copied_bytes += private_bytes(copy.original);
+  const uint64_t bytes = job.bytes() + job.copied_bytes;
   intervals_.note_image(unit, job.state, bytes);
   if (!unit.checkpoint_wanted.exchange(false)) align(unit);
   hand_over(unit, std::move(job), bytes);

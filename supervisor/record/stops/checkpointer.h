@@ -38,6 +38,8 @@ class Checkpointer {
   // Whether the unit is to take one before its next event. Looking is expensive, so it is done only once in a while; in
   // between, the answer is false.
   bool is_due(Unit& unit);
+  // Whether a unit may be copied for a checkpoint now.
+  bool can_copy() const;
   // If the policy looks for a good place, all units stop at each event, so that it can be asked there.
   void ask_at_each_event();
   // If the policy waits until all units have taken their checkpoints, it must not have to wait for a unit that sleeps:

@@ -43,7 +43,7 @@ void Preempter::watch(Unit& unit, bool checkpoint_due) {
     unit.patience.reset();
     return;
   }
-  const bool can_stop = images_.copies_alive() < limits_.copies;
+  const bool can_stop = checkpointer_.can_copy();
   const auto due = late ? Patience::Due::at_once : Patience::Due::soon;
   const auto answer = unit.patience.look(due, unit.clock.cpu_ns(), can_stop);
   if (answer.gave_up) findings_.add_unsure(unit, "a thread that makes no system call could not be stopped where it is");
