@@ -27,12 +27,14 @@ OPEN_MPI = [("jacobi", 4, "600 1500 nocheck"), ("jacobi", 8, "600 1500 nocheck")
 NODES = [("mesh", 4, "{n} 1200i"), ("tester", 6, "{n} 1500 10"), ("cg", 4, "4 500 150"), ("tn", 10, "600 40"),
          ("talkers", 6, "{n} 600 300000 64"), ("talkers", 12, "{n} 400 300000 64"), ("talkers", 32, "{n} 200 200000 64")]
 MORE_NODES = [("mesh", 8, "{n} 1200i"), ("mesh", 12, "{n} 1000i"), ("mesh", 16, "{n} 600i"), ("tester", 12, "{n} 1500 10"),
-              ("talkers", 20, "{n} 400 300000 64"), ("talkers", 24, "{n} 400 300000 64")]
+              ("talkers", 16, "{n} 400 300000 64"), ("talkers", 20, "{n} 400 300000 64"), ("talkers", 24, "{n} 400 300000 64"),
+              ("talkers", 28, "{n} 300 300000 64"), ("mesh", 24, "{n} 500i"), ("cg", 8, "8 500 150")]
+MORE_OPEN_MPI = [("jacobi", 16, "600 800 nocheck"), ("det", 8, "600 8"), ("exchange", 16, "64 600"), ("ring", 24, "150 12")]
 # The same, of some half a minute.
 LONG = [("mesh", 4, "{n} 16000i"), ("tester", 6, "{n} 1500 250"), ("cg", 4, "4 500 800"), ("talkers", 6, "{n} 6000 300000 64"),
         ("talkers", 12, "{n} 3000 300000 64")]
-RUNS = {"250ms": (*OPEN_MPI, *NODES, *MORE_NODES), "500ms": (*OPEN_MPI, *NODES, *MORE_NODES), "1s": (*OPEN_MPI, *NODES), "2s": (*OPEN_MPI, *NODES),
-        "10s": LONG}
+SOME, MANY = (*OPEN_MPI, *NODES), (*OPEN_MPI, *MORE_OPEN_MPI, *NODES, *MORE_NODES)
+RUNS = {"250ms": MANY, "500ms": MANY, "1s": SOME, "2s": SOME, "10s": LONG}
 
 
 @dataclasses.dataclass
@@ -70,7 +72,7 @@ def line(cells):
 
 def job_of(options, name, processes, arguments, *record_options):
     how = {"record_options": record_options}
-    if (name, processes, arguments) in OPEN_MPI:
+    if (name, processes, arguments) in (*OPEN_MPI, *MORE_OPEN_MPI):
         return mpi.job(options, name, *arguments.split(), ranks=processes, **how)
     return Job([str(workload(options, name)), *arguments.format(n=processes).split()], **how)
 
