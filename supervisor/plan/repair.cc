@@ -78,7 +78,7 @@ class Repairing {
 
   static size_t stride(size_t count, size_t most) { return std::max<size_t>((count + most - 1) / most, 1); }
 
-  // Those than which none has fewer bytes and leaves less.
+  // Without those that another one beats: it has no more bytes, and leaves no more time.
   static std::vector<Tried> best_of(std::vector<Tried> enough) {
     std::ranges::stable_sort(enough, {}, [](const Tried& tried) { return std::pair(tried.cut->bytes, tried.left_s); });
     std::vector<Tried> best;
