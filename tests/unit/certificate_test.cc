@@ -145,7 +145,7 @@ TEST_CASE("certificate: each replay takes its time to begin, each interval to be
   const double without_s = predict(*planned.plan, its_costs).predicted_s;
   its_costs.pace.start_s = 0.008;
   const PredictedReplay replay = predict(*planned.plan, its_costs);
-  CHECK_EQ(replay.predicted_s, doctest::Approx(without_s + 0.008 * (2 / 2 + 0.5)));
+  CHECK_EQ(replay.predicted_s, doctest::Approx(without_s + 0.008 * (2 / 2. + 0.5)));
   its_costs.pace.begin_s = 0.05;
   CHECK_EQ(overhead_s(replay.intervals, replay.messages, 2, its_costs.pace), doctest::Approx(0.062));
   CHECK_EQ(predict(*planned.plan, its_costs).predicted_s, doctest::Approx(without_s + 0.062));
