@@ -58,7 +58,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       copies_(tracer_, calls_, images_, arena_.get(), tracees_, control_, ends_),
       checkpointer_(tracer_, writer_, limits_, messages_, images_, tracees_, findings_, control_, intervals_, capture_,
                     copies_),
-      preempter_(tracer_, calls_, limits_, images_, arena_.get(), findings_, control_, intervals_, capture_, copies_,
+      preempter_(tracer_, calls_, limits_, arena_.get(), findings_, control_, intervals_, capture_, copies_,
                  checkpointer_, signals_, ends_, turns_, handler_),
       forced_(tracer_, calls_, findings_),
       woken_(tracer_, stops_, control_),

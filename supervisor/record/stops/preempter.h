@@ -3,7 +3,6 @@
 // from that image, so only a comparison of the interval before has to find the place again (replay/place_search.h).
 #pragma once
 
-#include "supervisor/record/checkpoints/image_worker.h"
 #include "supervisor/record/kernel/tracee_calls.h"
 #include "supervisor/record/kernel/tracer.h"
 #include "supervisor/record/settings/recorder_limits.h"
@@ -26,14 +25,12 @@ class StopHandler;
 
 class Preempter {
  public:
-  Preempter(Tracer& tracer, TraceeCalls& calls, const RecorderLimits& limits, ImageWorker& images, GateArena* arena,
-            Findings& findings, ThreadControl& control, Intervals& intervals, StateCapture& capture,
-            CheckpointCopies& copies, Checkpointer& checkpointer, SignalDelivery& signals, Ends& ends, Turns& turns,
-            StopHandler& handler)
+  Preempter(Tracer& tracer, TraceeCalls& calls, const RecorderLimits& limits, GateArena* arena, Findings& findings,
+            ThreadControl& control, Intervals& intervals, StateCapture& capture, CheckpointCopies& copies,
+            Checkpointer& checkpointer, SignalDelivery& signals, Ends& ends, Turns& turns, StopHandler& handler)
       : tracer_(tracer),
         calls_(calls),
         limits_(limits),
-        images_(images),
         arena_(arena),
         findings_(findings),
         control_(control),
@@ -65,7 +62,6 @@ class Preempter {
   Tracer& tracer_;
   TraceeCalls& calls_;
   const RecorderLimits& limits_;
-  ImageWorker& images_;
   GateArena* arena_;
   Findings& findings_;
   ThreadControl& control_;
