@@ -101,10 +101,12 @@ def kill_session(session):
 
 
 live_processes = set()
+ending = threading.Event()
 
 
 def interrupt_all():
-    """Ends everything that tests have started so far."""
+    """Ends everything that tests have started, and lets them start nothing any more."""
+    ending.set()
     for process in list(live_processes):
         process.kill()
 
@@ -118,6 +120,9 @@ class Process:
         self.process = self.started(cwd, env)
         self.pid = self.process.pid
         live_processes.add(self)
+        if ending.is_set():
+            self.kill()
+            raise KeyboardInterrupt
 
     def started(self, cwd, env):
         while True:
