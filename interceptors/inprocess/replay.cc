@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include "interceptors/inprocess/message_window.h"
 #include "interceptors/inprocess/spans.h"
 
 #define XXH_INLINE_ALL
@@ -30,8 +31,10 @@ namespace redrive::gate {
 namespace {
 
 constexpr uint64_t kFutex = 202, kFutexWait = 0, kFutexWake = 1;  // futex(2)
+constexpr int64_t kTimedOut = -110;                               // -ETIMEDOUT
 constexpr uint64_t kYield = 24;                                   // sched_yield(2)
 constexpr int kSpins = 600, kYields = 8;
+constexpr uint32_t kMostTimeouts = 3;
 
 // The same as preserved_registers_hash (registers.h).
 uint32_t registers_hash(const Registers& r) {
@@ -85,16 +88,18 @@ bool same_call(const Expected& expected, const Slot& slot) {
 }
 
 MessagesHeader& header_of(const Slot& slot) { return *reinterpret_cast<MessagesHeader*>(slot.messages); }
-Message& message_at(const Slot& slot, uint64_t index) {
-  return reinterpret_cast<Message*>(slot.messages + sizeof(MessagesHeader))[index];
+Message* messages_of(const Slot& slot) { return reinterpret_cast<Message*>(slot.messages + sizeof(MessagesHeader)); }
+Message& message_at(const Slot& slot, uint64_t index) { return messages_of(slot)[index]; }
+MessageWindow& window_of(const Slot& slot, const Message& message) {
+  return reinterpret_cast<MessageWindow*>(slot.messages + header_of(slot).windows)[message.window - 1];
 }
 uint8_t* bytes_of(const Slot& slot, const Message& message) {
   return reinterpret_cast<uint8_t*>(slot.messages + message.offset);
 }
 
-int64_t futex(const Message& message, uint64_t operation, uint64_t value, const timespec* timeout) {
+int64_t futex(const void* word, uint64_t operation, uint64_t value, const timespec* timeout) {
   Registers regs{};
-  regs.rax = kFutex, regs.rdi = reinterpret_cast<uint64_t>(&message.state), regs.rsi = operation, regs.rdx = value;
+  regs.rax = kFutex, regs.rdi = reinterpret_cast<uint64_t>(word), regs.rsi = operation, regs.rdx = value;
   regs.r10 = reinterpret_cast<uint64_t>(timeout);
   return execute(&regs, Phase::kernel);
 }
@@ -123,7 +128,7 @@ bool await(const Slot& slot, Message& message) {
   __atomic_compare_exchange_n(&message.state, &absent, MessageState::awaited, false, __ATOMIC_SEQ_CST,
                               __ATOMIC_SEQ_CST);
   __atomic_fetch_add(&header_of(slot).waiting, 1, __ATOMIC_SEQ_CST);
-  if (!is_sent(message)) futex(message, kFutexWait, static_cast<uint64_t>(MessageState::awaited), &patience);
+  if (!is_sent(message)) futex(&message.state, kFutexWait, static_cast<uint64_t>(MessageState::awaited), &patience);
   __atomic_fetch_sub(&header_of(slot).waiting, 1, __ATOMIC_SEQ_CST);
   return is_sent(message);
 }
@@ -148,7 +153,34 @@ void map_pages(const uint8_t* bytes, uint64_t length) {
   for (uint64_t at = 0; at < length; at += kPage) static_cast<void>(*const_cast<const volatile uint8_t*>(bytes + at));
 }
 
-void send(const Slot& slot, const Call& call, Message& message) {
+// Looks for room in the window. If the receivers are late, waits until half of it is free; not often in vain, because
+// what they wait for may come after this message.
+void find_room(const Slot& slot, uint64_t index) {
+  Message& message = message_at(slot, index);
+  MessageWindow& window = window_of(slot, message);
+  if (place_in(window, messages_of(slot), index)) return;
+  if (message.capacity > window.size || window.timeouts == kMostTimeouts) return;
+  __atomic_store_n(&window.awaited, window.oldest + (index - window.oldest) / 2, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&window.waits, 1, __ATOMIC_SEQ_CST);
+  __atomic_fetch_add(&header_of(slot).waiting, 1, __ATOMIC_SEQ_CST);
+  if (!place_in(window, messages_of(slot), index)) {
+    if (futex(&window.waits, kFutexWait, 1, &patience) == kTimedOut) ++window.timeouts;
+    place_in(window, messages_of(slot), index);
+  }
+  __atomic_fetch_sub(&header_of(slot).waiting, 1, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&window.waits, 0, __ATOMIC_SEQ_CST);
+}
+
+void end_use(const Slot& slot, uint64_t index) {
+  Message& message = message_at(slot, index);
+  if (!message.window) return;
+  MessageWindow& window = window_of(slot, message);
+  if (end_use(window, message, index)) futex(&window.waits, kFutexWake, 1, nullptr);
+}
+
+void send(const Slot& slot, const Call& call, uint64_t index) {
+  Message& message = message_at(slot, index);
+  if (message.window) find_room(slot, index);
   map_pages(bytes_of(slot, message), message.capacity);
   message.length = 0;
   for_each_input(call, slot.regs, [&](uint64_t address, uint64_t length, bool payload) {
@@ -158,7 +190,7 @@ void send(const Slot& slot, const Call& call, Message& message) {
     message.length += length;
   });
   const MessageState before = __atomic_exchange_n(&message.state, MessageState::sent, __ATOMIC_SEQ_CST);
-  if (before == MessageState::awaited) futex(message, kFutexWake, INT32_MAX, nullptr);
+  if (before == MessageState::awaited) futex(&message.state, kFutexWake, INT32_MAX, nullptr);
 }
 
 // Bytes of the received message, one part after the other.
@@ -258,7 +290,7 @@ bool answer(Slot& slot) {
   if (!arrived(slot, expected, parts)) return false;
   const auto* calls = reinterpret_cast<const InjectedCall*>(parts + expected.parts);
   if (!make(calls, expected.calls)) return false;
-  if (expected.sends) send(slot, *call_of(slot.regs), message_at(slot, expected.sends - 1));
+  if (expected.sends) send(slot, *call_of(slot.regs), expected.sends - 1);
   Received received(slot, parts);
   const auto* output = reinterpret_cast<const Output*>(calls + expected.calls);
   for (uint32_t i = 0; i < expected.outputs; ++i) {
@@ -271,6 +303,7 @@ bool answer(Slot& slot) {
     }
     output = reinterpret_cast<const Output*>(next);
   }
+  for (uint32_t i = 0; i < expected.parts; ++i) end_use(slot, parts[i].message);
   slot.regs.rax = static_cast<uint64_t>(expected.result);
   take(slot);
   return true;

@@ -18,10 +18,11 @@ constexpr size_t kMostBirths = 64;  // forked processes not taken over yet; with
 }  // namespace
 
 Result<std::unique_ptr<MessageStore>> MessageStore::make(const std::vector<ExecutedEvents>& intervals,
-                                                         std::vector<NeededSend> sends, std::set<EventRef> births) {
+                                                         std::vector<NeededSend> sends, std::set<EventRef> births,
+                                                         PayloadTable::Keep keep) {
   // An event that bears a process sends nothing.
   std::erase_if(sends, [&](const NeededSend& send) { return births.contains(send.event); });
-  ASSIGN_OR_RETURN(auto payloads, PayloadTable::make(std::move(sends), intervals.size()));
+  ASSIGN_OR_RETURN(auto payloads, PayloadTable::make(std::move(sends), intervals, keep));
   std::unique_ptr<MessageStore> store(new MessageStore(std::move(payloads), std::move(births)));
   store->intervals_ = intervals;
   for (size_t i = 0; i < intervals.size(); ++i) {

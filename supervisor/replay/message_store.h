@@ -36,7 +36,8 @@ class MessageStore {
  public:
   // Only these payloads and births are kept. The intervals are known by their index; no event is executed by two.
   static Result<std::unique_ptr<MessageStore>> make(const std::vector<ExecutedEvents>& intervals,
-                                                    std::vector<NeededSend> sends, std::set<EventRef> births);
+                                                    std::vector<NeededSend> sends, std::set<EventRef> births,
+                                                    PayloadTable::Keep keep = PayloadTable::Keep::until_received);
   ~MessageStore();  // ends processes that were never taken over
   MessageStore(const MessageStore&) = delete;
   MessageStore& operator=(const MessageStore&) = delete;

@@ -12,44 +12,60 @@
 #include <utility>
 
 #include "base/page.h"
+#include "interceptors/inprocess/message_window.h"
 
 namespace redrive {
 namespace {
 
 using gate::MessageState;
 
+// More than sockets and pipes hold: a receiver that keeps up is never further behind its sender.
+constexpr uint64_t kWindowBytes = 16 << 20;
+
 std::atomic_ref<MessageState> state(gate::Message& message) { return std::atomic_ref(message.state); }
 
-void futex(gate::Message& message, int operation, uint32_t value, const timespec* timeout) {
-  syscall(SYS_futex, &message.state, operation, value, timeout, nullptr, 0);
+template <typename Word>
+void futex(Word& word, int operation, uint32_t value, const timespec* timeout) {
+  static_assert(sizeof word == sizeof(uint32_t));
+  syscall(SYS_futex, &word, operation, value, timeout, nullptr, 0);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<PayloadTable>> PayloadTable::make(std::vector<NeededSend> sends, size_t intervals) {
+Result<std::unique_ptr<PayloadTable>> PayloadTable::make(std::vector<NeededSend> sends,
+                                                         const std::vector<ExecutedEvents>& intervals, Keep keep) {
   std::unique_ptr<PayloadTable> table(new PayloadTable);
   const Lock lock(table->mutex_);
-  table->receives_.resize(intervals);
-  if (!sends.empty()) TRY(table->lay_out(std::move(sends)));
+  table->receives_.resize(intervals.size());
+  if (sends.empty()) return table;
+  const std::vector<Length> lengths = table->group(std::move(sends), intervals);
+  TRY(table->lay_out(lengths, keep));
   return table;
 }
 
-// Messages with the same receivers lie side by side, in the table and in the bytes, because they are released together.
-Result<void> PayloadTable::lay_out(std::vector<NeededSend> sends) {
+// Messages with the same sender and receivers lie side by side, in the table and in the bytes, because they are
+// released together.
+std::vector<PayloadTable::Length> PayloadTable::group(std::vector<NeededSend> sends,
+                                                      const std::vector<ExecutedEvents>& intervals) {
   std::sort(sends.begin(), sends.end(),
             [](const auto& a, const auto& b) { return std::tie(a.event, a.receiver) < std::tie(b.event, b.receiver); });
-  std::map<std::vector<uint32_t>, uint32_t> group_of;
+  std::map<EventRef, size_t> by_first_event;
+  for (size_t i = 0; i < intervals.size(); ++i) by_first_event[{intervals[i].unit, intervals[i].first}] = i;
+  std::map<std::pair<size_t, std::vector<uint32_t>>, uint32_t> group_of;
   std::vector<uint32_t> receivers;
-  std::vector<uint64_t> lengths;
+  std::vector<Length> lengths;
   for (size_t i = 0; i < sends.size();) {
     const EventRef event = sends[i].event;
-    uint64_t length = 0;
+    Length length;
     receivers.clear();
     for (; i < sends.size() && sends[i].event == event; ++i) {
-      length = std::max(length, sends[i].length);
+      length.bytes = std::max(length.bytes, sends[i].length);
+      ++length.uses;
       if (receivers.empty() || receivers.back() != sends[i].receiver) receivers.push_back(sends[i].receiver);
     }
-    const auto [group, fresh] = group_of.try_emplace(receivers, groups_.size());
+    const auto after = by_first_event.upper_bound(event);
+    const size_t sender = after == by_first_event.begin() ? intervals.size() : std::prev(after)->second;
+    const auto [group, fresh] = group_of.try_emplace({sender, receivers}, groups_.size());
     if (fresh) {
       groups_.emplace_back().receivers = receivers.size();
       for (const uint32_t receiver : receivers) receives_[receiver].push_back(group->second);
@@ -58,28 +74,57 @@ Result<void> PayloadTable::lay_out(std::vector<NeededSend> sends) {
     places_.push_back({event, 0, group->second});
     lengths.push_back(length);
   }
-  // More than any program has: sums of lengths that a trace states do not wrap around.
-  constexpr uint64_t kMostBytes = 1ull << 46;
-  uint64_t size = sizeof(gate::MessagesHeader) + places_.size() * sizeof(gate::Message);
-  for (const uint64_t length : lengths) {
-    if (length > kMostBytes - std::min(kMostBytes, size)) {
-      return Error{"the messages that are needed are longer than memory can be", Status::damaged};
-    }
-    size += length;
-  }
-  ASSIGN_OR_RETURN(shared_, SharedMemory::make("redrive-messages", size, SharedMemory::Tracees::write));
+  return lengths;
+}
+
+Result<void> PayloadTable::lay_out(const std::vector<Length>& lengths, Keep keep) {
   uint64_t count = 0;
   for (auto& group : groups_) {
     group.first = std::exchange(count, count + group.end);
     group.end = group.first;  // grows again below
   }
-  for (auto& place : places_) place.index = groups_[place.group].end++;
-  std::vector<uint64_t> in_order(places_.size());
-  for (size_t i = 0; i < places_.size(); ++i) in_order[places_[i].index] = lengths[i];
-  uint64_t offset = sizeof(gate::MessagesHeader) + places_.size() * sizeof(gate::Message);
+  std::vector<Length> in_order(places_.size());
+  for (size_t i = 0; i < places_.size(); ++i) {
+    places_[i].index = groups_[places_[i].group].end++;
+    in_order[places_[i].index] = lengths[i];
+  }
+  // More than any program has: sums of lengths that a trace states do not wrap around.
+  constexpr uint64_t kMostBytes = 1ull << 46;
+  uint64_t bytes = 0;
+  for (const Length& length : lengths) {
+    if (length.bytes > kMostBytes - bytes) {
+      return Error{"the messages that are needed are longer than memory can be", Status::damaged};
+    }
+    bytes += length.bytes;
+  }
+  const auto bytes_of = [&](const Group& group) {
+    uint64_t sum = 0;
+    for (uint64_t i = group.first; i < group.end; ++i) sum += in_order[i].bytes;
+    return sum;
+  };
+  for (const Group& group : groups_) {
+    if (keep == Keep::until_the_end || bytes_of(group) <= kWindowBytes) continue;
+    windowed_.push_back({group.first, group.end});
+  }
+  windows_ = sizeof(gate::MessagesHeader) + places_.size() * sizeof(gate::Message);
+  uint64_t offset = windows_ + windowed_.size() * sizeof(gate::MessageWindow);
   offsets_.reserve(in_order.size() + 1);
-  for (const uint64_t length : in_order) offsets_.push_back(std::exchange(offset, offset + length));
+  for (const Length& length : in_order) offsets_.push_back(std::exchange(offset, offset + length.bytes));
   offsets_.push_back(offset);
+  window_bytes_ = page_up(offset);
+  const uint64_t size = windowed_.empty() ? offset : window_bytes_ + windowed_.size() * kWindowBytes;
+  ASSIGN_OR_RETURN(shared_, SharedMemory::make("redrive-messages", size, SharedMemory::Tracees::write));
+  header().windows = windows_;
+  for (uint32_t i = 0; i < windowed_.size(); ++i) {
+    const auto [first, end] = windowed_[i];
+    window(i).start = window_bytes_ + i * kWindowBytes;
+    window(i).size = kWindowBytes;
+    window(i).oldest = first;
+    for (uint64_t index = first; index < end; ++index) {
+      message(index).window = i + 1;
+      message(index).uses = in_order[index].uses;
+    }
+  }
   return {};
 }
 
@@ -104,6 +149,7 @@ std::optional<uint64_t> PayloadTable::index(EventRef event) const {
 
 void PayloadTable::put(uint64_t place, const Bytes& payload) {
   gate::Message& to = message(place);
+  to.offset = offsets_[place];
   to.length = payload.size();
   std::copy_n(payload.begin(), std::min<uint64_t>(capacity(place), payload.size()), shared_->data() + offsets_[place]);
   if (state(to).exchange(MessageState::sent) == MessageState::awaited) wake(place);
@@ -114,8 +160,24 @@ bool PayloadTable::is_sent(uint64_t place) const { return state(message(place)).
 std::optional<Bytes> PayloadTable::part(uint64_t place, uint64_t offset, uint64_t length) const {
   const uint64_t there = std::min(std::atomic_ref(message(place).length).load(), capacity(place));
   if (offset > there || length > there - offset) return std::nullopt;
-  const uint8_t* first = shared_->data() + offsets_[place] + offset;
+  uint64_t at = std::atomic_ref(message(place).offset).load();
+  if (at < window_bytes_ || at > size() || there > size() - at) at = offsets_[place];
+  const uint8_t* first = shared_->data() + at + offset;
   return Bytes(first, first + length);
+}
+
+void PayloadTable::end_use(uint64_t place) const {
+  const auto its = window_of(place);
+  if (its && gate::end_use(window(*its), message(place), place)) {
+    futex(window(*its).waits, FUTEX_WAKE, INT_MAX, nullptr);
+  }
+}
+
+std::optional<uint32_t> PayloadTable::window_of(uint64_t place) const {
+  const auto after = std::upper_bound(windowed_.begin(), windowed_.end(), place,
+                                      [](uint64_t wanted, const Windowed& its) { return wanted < its.first; });
+  if (after == windowed_.begin() || place >= std::prev(after)->end) return std::nullopt;
+  return static_cast<uint32_t>(std::prev(after) - windowed_.begin());
 }
 
 void PayloadTable::await(uint64_t place, std::chrono::nanoseconds patience) const {
@@ -123,10 +185,10 @@ void PayloadTable::await(uint64_t place, std::chrono::nanoseconds patience) cons
   MessageState absent = MessageState::absent;
   state(wanted).compare_exchange_strong(absent, MessageState::awaited);
   const timespec timeout{patience / std::chrono::seconds(1), (patience % std::chrono::seconds(1)).count()};
-  futex(wanted, FUTEX_WAIT, static_cast<uint32_t>(MessageState::awaited), &timeout);
+  futex(wanted.state, FUTEX_WAIT, static_cast<uint32_t>(MessageState::awaited), &timeout);
 }
 
-void PayloadTable::wake(uint64_t place) const { futex(message(place), FUTEX_WAKE, INT_MAX, nullptr); }
+void PayloadTable::wake(uint64_t place) const { futex(message(place).state, FUTEX_WAKE, INT_MAX, nullptr); }
 
 std::span<const PayloadTable::Place> PayloadTable::sent_by(const ExecutedEvents& its) const {
   const auto before = [](const Place& place, EventRef wanted) { return place.event < wanted; };
@@ -151,9 +213,13 @@ void PayloadTable::interval_starts(const ExecutedEvents& its, int processor) {
 
 void PayloadTable::make_room(const ExecutedEvents& its) const {
   constexpr uint64_t kLongest = 256 << 20;
-  if (size() > kLongest) return;
+  uint64_t most = size();
+  for (const auto& [first, end] : windowed_) most -= offsets_[end] - offsets_[first];
+  if (most > kLongest) return;
   std::vector<std::pair<uint64_t, uint64_t>> ranges;  // start and end of each message
-  for (const Place& place : sent_by(its)) ranges.emplace_back(offsets_[place.index], offsets_[place.index + 1]);
+  for (const Place& place : sent_by(its)) {
+    if (!window_of(place.index)) ranges.emplace_back(offsets_[place.index], offsets_[place.index + 1]);
+  }
   std::sort(ranges.begin(), ranges.end());
   for (auto range = ranges.begin(); range != ranges.end();) {
     const uint64_t start = range->first;
@@ -194,6 +260,7 @@ void PayloadTable::release(size_t group) {
   const Group &its = groups_[group], &low = groups_[first], &high = groups_[last];
   forget(entry(low.first), entry(high.end), entry(its.first), entry(its.end));
   forget(offsets_[low.first], offsets_[high.end], offsets_[its.first], offsets_[its.end]);
+  if (const auto window = window_of(its.first)) shared_->clear(window_bytes_ + *window * kWindowBytes, kWindowBytes);
 }
 
 size_t PayloadTable::waiting() const { return shared_ ? std::atomic_ref(header().waiting).load() : 0; }

@@ -2,8 +2,9 @@
 // code inside them sends and receives there without a stop (interceptors/inprocess/replay.cc); the functions here do
 // the same for calls that stop. It does not know whether a message can still come: MessageStore does.
 //
-// What re-driven code writes into that memory can falsify payloads and nothing else: where they lie, and how long they
-// can be, is kept here. The memory of a payload is released when all intervals that receive it have ended. Thread-safe.
+// What re-driven code writes into that memory can falsify payloads and nothing else: where they can lie, and how long
+// they can be, is kept here. The memory of a payload is released when all intervals that receive it have ended; that of
+// the many bytes that one interval sends to the same receivers is used again before (message_window.h). Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -28,7 +29,7 @@ struct ExecutedEvents {
   EventIndex first = 0, end = 0;
 };
 
-// A payload that one of the intervals receives and that no log holds.
+// A receive, or a part of one, of a payload that no log holds.
 struct NeededSend {
   EventRef event;
   uint64_t length = 0;    // how many bytes of it are needed, from its start
@@ -37,8 +38,14 @@ struct NeededSend {
 
 class PayloadTable {
  public:
-  // `intervals`: how many there are; each is known by its index.
-  static Result<std::unique_ptr<PayloadTable>> make(std::vector<NeededSend> sends, size_t intervals);
+  enum class Keep : uint8_t {
+    until_received,  // each is received as often as is said, and not read again
+    until_the_end,   // of the intervals that receive it
+  };
+  // What these intervals, each known by its index, receive.
+  static Result<std::unique_ptr<PayloadTable>> make(std::vector<NeededSend> sends,
+                                                    const std::vector<ExecutedEvents>& intervals,
+                                                    Keep keep = Keep::until_received);
 
   // Where the last event was found: the next one is looked for there first.
   using Hint = size_t;
@@ -51,6 +58,8 @@ class PayloadTable {
   bool is_sent(uint64_t place) const;
   // A part of a message that was sent; none if the message is shorter.
   std::optional<Bytes> part(uint64_t place, uint64_t offset, uint64_t length) const;
+  // A receive, or a part of one, has what it wanted of a message.
+  void end_use(uint64_t place) const;
   // Returns when the message is sent, at wake(), or after `patience`.
   void await(uint64_t place, std::chrono::nanoseconds patience) const;
   void wake(uint64_t place) const;
@@ -72,7 +81,7 @@ class PayloadTable {
   uint64_t size() const { return shared_ ? shared_->size() : 0; }
 
  private:
-  // Payloads that the same intervals receive.
+  // Payloads that one interval sends to the same intervals.
   struct Group {
     uint64_t first = 0, end = 0;  // in the table
     size_t receivers = 0;         // intervals that have not ended
@@ -84,21 +93,40 @@ class PayloadTable {
     uint64_t index = 0;
     uint32_t group = 0;
   };
+  // A group with a window.
+  struct Windowed {
+    uint64_t first = 0, end = 0;  // in the table
+  };
 
   PayloadTable() = default;
-  Result<void> lay_out(std::vector<NeededSend> sends) REQUIRES(mutex_);
+  // Of a payload: how many bytes of it are needed, and how many receives need some of it.
+  struct Length {
+    uint64_t bytes = 0;
+    uint32_t uses = 0;
+  };
+  // Finds places and groups. The result is in the order of the places.
+  std::vector<Length> group(std::vector<NeededSend> sends, const std::vector<ExecutedEvents>& intervals)
+      REQUIRES(mutex_);
+  Result<void> lay_out(const std::vector<Length>& lengths, Keep keep) REQUIRES(mutex_);
   gate::MessagesHeader& header() const { return *reinterpret_cast<gate::MessagesHeader*>(shared_->data()); }
   gate::Message& message(uint64_t index) const {
     return reinterpret_cast<gate::Message*>(shared_->data() + sizeof(gate::MessagesHeader))[index];
   }
+  gate::MessageWindow& window(uint32_t index) const {
+    return reinterpret_cast<gate::MessageWindow*>(shared_->data() + windows_)[index];
+  }
   uint64_t capacity(uint64_t index) const { return offsets_[index + 1] - offsets_[index]; }
   // Places of payloads that these events send.
   std::span<const Place> sent_by(const ExecutedEvents& its) const;
+  // The index of its group's window, if it has one.
+  std::optional<uint32_t> window_of(uint64_t place) const;
   void release(size_t group) REQUIRES(mutex_);
 
   std::optional<SharedMemory> shared_;
   std::vector<Place> places_;                    // sorted by event
   std::vector<uint64_t> offsets_;                // of the bytes, by index in the table; the last one is their end
+  std::vector<Windowed> windowed_;               // in the order of the table, which is that of the windows
+  uint64_t windows_ = 0, window_bytes_ = 0;      // where the windows, and their bytes, begin
   std::vector<std::vector<uint32_t>> receives_;  // the groups that each interval receives
   mutable Mutex mutex_;
   std::vector<Group> groups_ GUARDED_BY(mutex_);  // in the order of the table

@@ -45,7 +45,8 @@ std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vect
   return chosen;
 }
 
-Result<std::unique_ptr<MessageStore>> store_for(const DependenceGraph& graph, const Plan& plan) {
+Result<std::unique_ptr<MessageStore>> store_for(const DependenceGraph& graph, const Plan& plan,
+                                                PayloadTable::Keep keep) {
   std::vector<ExecutedEvents> intervals;
   std::vector<NeededSend> sends;
   std::set<EventRef> births;
@@ -56,7 +57,7 @@ Result<std::unique_ptr<MessageStore>> store_for(const DependenceGraph& graph, co
     intervals.push_back({planned.unit, start.first_event, planned.requisite_event});
     if (start.birth) births.insert(*start.birth);
   }
-  return MessageStore::make(intervals, std::move(sends), std::move(births));
+  return MessageStore::make(intervals, std::move(sends), std::move(births), keep);
 }
 
 Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, UnitId unit, EventIndex first, EventIndex end) {
@@ -102,7 +103,7 @@ Result<SetOutcome> run_set(const SetRun& run, const Plan& plan, const std::funct
                            Start start) {
   const auto& members = plan.replay_set;
   const std::vector<int> processors = spread(members, run.processors);
-  ASSIGN_OR_RETURN(auto made, store_for(run.graph, plan));
+  ASSIGN_OR_RETURN(auto made, store_for(run.graph, plan, run.keep));
   MessageStore& store = *made;
   if (run.total_order) {
     std::vector<uint64_t> arrivals;

@@ -26,7 +26,8 @@ std::vector<int> usable_processors(int count);
 std::vector<int> spread(const std::vector<PlannedInterval>& set, const std::vector<int>& processors);
 
 // The store in which the intervals of a plan meet, known by their places in its replay set.
-Result<std::unique_ptr<MessageStore>> store_for(const DependenceGraph& graph, const Plan& plan);
+Result<std::unique_ptr<MessageStore>> store_for(const DependenceGraph& graph, const Plan& plan,
+                                                PayloadTable::Keep keep = PayloadTable::Keep::until_received);
 
 // Arrival numbers of all that events [first, end) receive, logged or not.
 Result<std::vector<uint64_t>> arrivals_of(const Trace& trace, UnitId unit, EventIndex first, EventIndex end);
@@ -44,6 +45,7 @@ struct SetRun {
   ReplayTier* tier;                    // null: every call stops
   bool total_order = false;            // receives happen in the recorded order of all
   RestoreEngine* engine = nullptr;     // restores images; null: as restore() does it itself
+  PayloadTable::Keep keep = PayloadTable::Keep::until_received;
 };
 // Executes pieces with replayers that meet in this store.
 ReplaySession::Execute replayers(const SetRun& run, MessageStore& store);

@@ -112,7 +112,8 @@ class Adding : public Preparation {
   Taken taken_ GUARDED_BY(mutex_);
 };
 
-Result<void> execute(const SetRun& run, const std::vector<PlannedInterval>& set, Adding& adding) {
+Result<void> execute(SetRun run, const std::vector<PlannedInterval>& set, Adding& adding) {
+  run.keep = PayloadTable::Keep::until_the_end;  // what is wanted of payloads is read after they were received
   Plan plan;
   plan.replay_set = set;
   ASSIGN_OR_RETURN(const auto outcomes, run_set(

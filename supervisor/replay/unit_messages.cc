@@ -7,7 +7,7 @@
 
 namespace redrive {
 
-Result<std::variant<Bytes, OtherContents>> UnitMessages::received(const Receive& receive) const {
+Result<std::variant<Bytes, OtherContents>> UnitMessages::received(const Receive& receive) {
   std::variant<Bytes, OtherContents> received;
   Bytes& message = std::get<Bytes>(received);
   for (const auto& part : receive.parts) {
@@ -20,6 +20,8 @@ Result<std::variant<Bytes, OtherContents>> UnitMessages::received(const Receive&
       return received;
     }
     message.insert(message.end(), bytes.begin(), bytes.end());
+    const PayloadTable& payloads = store_.payloads();
+    if (const auto place = payloads.index(part.sender, received_)) payloads.end_use(*place);
   }
   return received;
 }

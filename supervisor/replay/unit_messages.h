@@ -25,8 +25,8 @@ class UnitMessages {
   std::optional<uint64_t> sent_by(EventIndex event) { return store_.payloads().index({unit_, event}, sent_); }
   void publish(EventIndex event, const Bytes& payload) { store_.publish({unit_, event}, payload); }
 
-  // The bytes of a message that is in no log. Waits until they have been sent.
-  Result<std::variant<Bytes, OtherContents>> received(const Receive& receive) const;
+  // The bytes of a message that is in no log, for its receive. Waits until they have been sent.
+  Result<std::variant<Bytes, OtherContents>> received(const Receive& receive);
   // Where the bytes will be; none if the store does not have them all.
   std::optional<std::vector<gate::Part>> places_of(const Receive& receive);
 

@@ -89,6 +89,18 @@ def together(ctx):
     raise Failure(f"checkpoints that were skipped, and taken: {told}")
 
 
+@test("bound/input")
+def input_takes_time(ctx):
+    """A program reads input much faster than a replay reads it from the trace. That counts: the program has as many checkpoints as the replay needs."""
+    megabytes = 2000
+    words = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1M", f"count={megabytes}"]
+    record(ctx, Job(words, good=lambda outcome: outcome.status == 0, record_options=("--bound", "1s", "--checkpoint-period", "200ms")))
+    stats = ctx.json("stats", ctx.trace)
+    if stats["cpu_s"] < megabytes / 1000 or stats["intervals"] < megabytes / 200 / 2:
+        raise Failure(f"{megabytes} MB that are read take {stats['cpu_s']:.2f} s to execute again, in {stats['intervals']} intervals")
+    redrive_once(ctx)
+
+
 @test("bound/required", slow=True)
 def required(ctx):
     """With --require-bound, a bound that is not kept is a failure of the recording; one that is kept is none."""

@@ -24,6 +24,16 @@
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
+namespace {
+
+// What a replay needs to read from the trace what a call has written.
+uint64_t time_to_read(const std::vector<MemoryWrite>& writes, const RecorderLimits& limits) {
+  uint64_t bytes = 0;
+  for (const MemoryWrite& write : writes) bytes += write.data.size();
+  return static_cast<uint64_t>(limits.replayed_byte_ns * static_cast<double>(bytes));
+}
+
+}  // namespace
 
 Event& CallEvents::open_event(Thread& thread) {
   Event& event = thread.process->unit->log.open();
@@ -126,6 +136,7 @@ Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& mem
   woken_.leave(thread, event);
   HiddenCopies::leave(thread, event);
   receive(thread, result, memory, event);
+  thread.process->unit->clock.add_replay(time_to_read(event.writes, limits_));
   return event;
 }
 

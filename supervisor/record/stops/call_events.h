@@ -4,6 +4,7 @@
 #pragma once
 
 #include "supervisor/record/messages/messages.h"
+#include "supervisor/record/settings/recorder_limits.h"
 #include "supervisor/record/tracees/tracee.h"
 
 namespace redrive {
@@ -20,10 +21,11 @@ class WokenCalls;
 
 class CallEvents {
  public:
-  CallEvents(Messages& messages, Findings& findings, ObjectSharing& object_sharing, OutsideChanges& outside,
-             LayoutCalls& layout, ForeignMemory& foreign, ForcedSignals& forced, WokenCalls& woken,
-             PacketRings& packet_rings)
-      : messages_(messages),
+  CallEvents(const RecorderLimits& limits, Messages& messages, Findings& findings, ObjectSharing& object_sharing,
+             OutsideChanges& outside, LayoutCalls& layout, ForeignMemory& foreign, ForcedSignals& forced,
+             WokenCalls& woken, PacketRings& packet_rings)
+      : limits_(limits),
+        messages_(messages),
         findings_(findings),
         object_sharing_(object_sharing),
         outside_(outside),
@@ -57,6 +59,7 @@ class CallEvents {
   void note_effects(Thread& thread, int64_t result, const Memory& memory, Event& event);
   static void end_close(Thread& thread, int64_t result, uint64_t times, uint32_t cycle);
 
+  const RecorderLimits& limits_;
   Messages& messages_;
   Findings& findings_;
   ObjectSharing& object_sharing_;
