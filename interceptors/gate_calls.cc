@@ -1,6 +1,7 @@
 #include "interceptors/gate_calls.h"
 
 #include "base/assert.h"
+#include "base/page.h"
 #include "interceptors/syscall_table.h"
 
 namespace redrive {
@@ -28,6 +29,10 @@ void set_extent(gate::Span& span, const Extent& extent) {
       ASSERT(extent.scale == 1);
       span.extent = gate::Extent::pointee;
       span.other = static_cast<uint8_t>(extent.value);
+      return;
+    case ExtentKind::c_string:
+      span.extent = gate::Extent::string;
+      span.value = extent.value;
       return;
     default:
       ASSERT(!"an extent that calls served in process cannot have");
@@ -74,7 +79,8 @@ gate::Call call_of(const SyscallRow& row) {
       case ArgKind::fd:
         continue;
       case ArgKind::path:
-        span.extent = gate::Extent::path;
+        span.extent = gate::Extent::string;
+        span.value = kPageSize;
         span.before = true;
         break;
       case ArgKind::in:

@@ -47,7 +47,7 @@ enum class Extent : uint8_t {
   arg,       // argument `other`, divided by `divisor` and rounded up, times `value`
   result,    // result times `value`, at most argument `other` times `value`
   pointee,   // *(u32*)argument `other`, the smaller of before and after
-  path,      // NUL-terminated
+  string,    // NUL-terminated, at most `value` bytes
   vector,    // iovec array with `value` elements, or argument `other` if that is 0, and its buffers
   message,   // msghdr, and what it points to
   messages,  // mmsghdr array with argument `other` elements, and what they point to

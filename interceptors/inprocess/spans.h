@@ -58,11 +58,11 @@ inline const Call* call_of(const Registers& regs) {
   return call->serve == Serve::never ? nullptr : call;
 }
 
-inline uint64_t string_length(uint64_t address) {
+inline uint64_t string_length(uint64_t address, uint64_t most) {
   const auto* text = reinterpret_cast<const char*>(address);
   uint64_t length = 0;
-  while (length < 4096 && text[length]) ++length;
-  return length < 4096 ? length + 1 : length;
+  while (length < most && text[length]) ++length;
+  return length < most ? length + 1 : length;
 }
 
 // The number of elements in the span's array.
@@ -83,8 +83,8 @@ inline uint64_t capacity(const Span& span, const Registers& regs) {
       return other > kRingSize ? kTooLong : other * span.value;
     case Extent::pointee:
       return other ? at<uint32_t>(other) : 0;
-    case Extent::path:
-      return string_length(argument(regs, span.arg));
+    case Extent::string:
+      return string_length(argument(regs, span.arg), span.value);
     case Extent::vector:
       return count(span, regs) > kMaxVector ? kTooLong : count(span, regs) * sizeof(iovec);
     case Extent::message:

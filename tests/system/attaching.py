@@ -211,7 +211,7 @@ def redis(ctx):
         clients = ctx.start("redis-benchmark", "-p", port, "-c", 20, "-n", 100_000_000, "-t", "set,get", "-q")
         listed = attach(ctx, server.pid)
         check_recorded(listed)
-        if clients.process.poll() is not None or re.search("error|refused|closed", clients.output(0) + clients.output(1), re.IGNORECASE):
+        if clients.has_ended() or re.search("error|refused|closed", clients.output(0) + clients.output(1), re.IGNORECASE):
             raise clients.failure("its clients have seen an error")
         clients.kill()
         ctx.expect_status(ctx.run("redis-cli", "-p", port, "ping"), 0)
@@ -242,7 +242,7 @@ def nginx(ctx):
         check_recorded(listed)
         if len(listed["units"]) != 1:  # workers count their connections in memory that they share
             raise Failure(f"workers are in {len(listed['units'])} units")
-        if clients.process.poll() is not None:
+        if clients.has_ended():
             raise clients.failure("the clients have ended")
         os.kill(clients.pid, signal.SIGINT)
         outcome = clients.finish(ctx.timeout_s)
@@ -277,7 +277,7 @@ def postgres(ctx):
         clients = ctx.start("runuser", "-u", "postgres", "--", bin_directory / "pgbench", "-h", data, "-U", "postgres", "-c", "4", "-T", "600", "postgres", cwd=data)
         ctx.wait_until("pgbench's backends are there", lambda: len(tree(postmaster)) > 8)
         attach(ctx, postmaster)
-        if clients.process.poll() is not None or re.search("error|fatal|abort", clients.output(1), re.IGNORECASE):
+        if clients.has_ended() or re.search("error|fatal|abort", clients.output(1), re.IGNORECASE):
             raise clients.failure("its clients have seen an error")
         clients.kill()
     if not run("psql", "-h", data, "-U", "postgres", "-Atc", "select count(*) from pgbench_accounts").stdout.startswith("100000"):

@@ -475,7 +475,7 @@ def events_lost(ctx):
 
 def stub_of(replay, limit):
     """The process in which a replay has been executing the recorded program for some time."""
-    while time.monotonic() < limit and replay.process.poll() is None:
+    while time.monotonic() < limit and not replay.has_ended():
         for task in os.listdir(f"/proc/{replay.pid}/task"):
             with open(f"/proc/{replay.pid}/task/{task}/children") as children:
                 for child in children.read().split():

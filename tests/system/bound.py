@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import sys
 import time
 
 from bad_input import needs_mounts
@@ -101,6 +102,20 @@ def input_takes_time(ctx):
     redrive_once(ctx)
 
 
+@test("bound/stops")
+def stops_take_time(ctx):
+    """So does a call at which a replay stops: that costs the replay, not the program, most of its time."""
+    calls = 20000
+    script = f"import fcntl, sys\nfile = open(sys.executable)\nfor i in range({calls // 2}): fcntl.flock(file, fcntl.LOCK_SH); fcntl.flock(file, fcntl.LOCK_UN)"
+    record(ctx, Job([sys.executable, "-c", script], good=lambda outcome: outcome.status == 0, record_options=("--bound", "2s")))
+    stats = ctx.json("stats", ctx.trace)
+    if stats["stopped_calls"] < calls:
+        raise Failure(f"{calls} calls that are not served, and {stats['stopped_calls']} stops")
+    if stats["cpu_s"] < calls * 8e-6:
+        raise Failure(f"{calls} stops take {stats['cpu_s']:.3f} s to execute again")
+    redrive_once(ctx)
+
+
 @test("bound/required", slow=True)
 def required(ctx):
     """With --require-bound, a bound that is not kept is a failure of the recording; one that is kept is none."""
@@ -167,7 +182,7 @@ def interrupt_repair(ctx, to_group):
     recording = ctx.start_redrive("record", "-o", ctx.trace, *PATHS_ONLY, "--bound", BOUND, "--", *job.command, cwd=ctx.work)
     limit = time.monotonic() + ctx.timeout_s
     while not (ctx.trace / "preparing").exists():  # made when the repair begins
-        if time.monotonic() > limit or recording.process.poll() is not None:
+        if time.monotonic() > limit or recording.has_ended():
             break
         time.sleep(0.01)
     (os.killpg if to_group else os.kill)(recording.pid, signal.SIGINT)

@@ -146,8 +146,8 @@ class Process:
         """Waits until its standard output (or, with 1, its standard error) contains the text."""
         limit = time.monotonic() + timeout_s
         while text not in self.output(which):
-            if self.process.poll() is not None:
-                raise self.failure(f"ended ({self.process.returncode}) before it said '{text}'")
+            if self.has_ended():
+                raise self.failure(f"ended before it said '{text}'")
             if time.monotonic() > limit:
                 raise self.failure(f"did not say '{text}' within {timeout_s:g} s")
             time.sleep(0.02)
@@ -164,9 +164,13 @@ class Process:
         self.close()
         return outcome
 
+    def has_ended(self):
+        """Leaves it a zombie, unlike Popen.poll: until kill() has ended its session, nobody else may get its number."""
+        return self.process.returncode is not None or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
     def ends_within(self, timeout_s):
         """Popen.wait looks only every 50 ms."""
-        if self.process.poll() is not None:
+        if self.has_ended():
             return True
         process = os.pidfd_open(self.pid)
         try:
@@ -178,8 +182,8 @@ class Process:
         return Failure(describe(what, self.shown, self.output(0), self.output(1)))
 
     def kill(self):
-        kill_session(self.pid)
-        if self.process.poll() is None:
+        if self.process.returncode is None:
+            kill_session(self.pid)
             self.process.kill()
             self.process.wait()
 

@@ -92,7 +92,7 @@ def bounded(ctx):
     ctx.fresh_work()
     recording = ctx.start_redrive("record", "-o", ctx.trace, "--keep", "2s", "--bound", "2s", "--", *talk(9), cwd=ctx.work)
     seen, sizes = set(), []
-    while recording.process.poll() is None:
+    while not recording.has_ended():
         seen |= set(volumes(ctx.trace))
         sizes.append((time.monotonic(), size_of(ctx.trace)))
         time.sleep(0.1)

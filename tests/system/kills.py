@@ -25,7 +25,7 @@ def kill_at(ctx, moment_s, words, *, child=False):
     process = ctx.start_redrive(*words, cwd=ctx.work)
     time.sleep(moment_s)
     pid = (children_of(process.pid) or [process.pid])[0] if child else process.pid
-    in_time = process.process.poll() is None
+    in_time = not process.has_ended()
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -17,7 +17,7 @@ def recorder_memory(ctx):
     recording = ctx.start_redrive("record", "-o", ctx.trace, "--checkpoint-period", "200ms", "--",
                                   program(ctx.options, "big_memory"), 512, 700)
     peak_kb = 0
-    while recording.process.poll() is None:
+    while not recording.has_ended():
         with contextlib.suppress(OSError, IndexError):  # it may have ended
             recorder = pathlib.Path(f"/proc/{recording.pid}/task/{recording.pid}/children").read_text().split()[0]
             if peak := re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{recorder}/status").read_text()):

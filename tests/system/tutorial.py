@@ -32,6 +32,8 @@ def tutorial(ctx):
         line = shown
         for example, here in actual.items():
             line = line.replace(example, here)
+        if line.startswith("./ask"):
+            machine.wait_for("ss --no-header --listening --tcp --numeric 'sport = :7070' | grep .")  # whoever types it is slower than the server
         said[shown] = machine.expect(place + line)
         if line.startswith("cd "):
             place += line + "; "

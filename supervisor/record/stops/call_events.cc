@@ -107,6 +107,7 @@ void CallEvents::close_stopped(Thread& thread, int64_t result) {
     process.gate->forget_fresh(fd, fd);
   }
   messages_.note_connection(message_call(thread, process.memory), result);
+  if (!row.in_process) thread.process->unit->clock.add_replay(limits_.replayed_stop_ns);
   end_close(thread, result, 1, 1);
 }
 
