@@ -346,7 +346,7 @@ struct MessageWindow {
   uint64_t oldest;       // the index of the first message that may not have been received
   uint64_t awaited;      // the index of the message whose receive ends the sender's wait
   uint32_t waits;        // a futex: the sender waits for room, as long as it is 1
-  uint32_t timeouts;     // how many of its waits were in vain
+  uint32_t in_vain;      // how many of its waits ended before anything was received
 };
 constexpr uint64_t padded(uint64_t length) { return (length + 7) & ~uint64_t{7}; }
 

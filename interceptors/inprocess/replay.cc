@@ -31,10 +31,9 @@ namespace redrive::gate {
 namespace {
 
 constexpr uint64_t kFutex = 202, kFutexWait = 0, kFutexWake = 1;  // futex(2)
-constexpr int64_t kTimedOut = -110;                               // -ETIMEDOUT
 constexpr uint64_t kYield = 24;                                   // sched_yield(2)
 constexpr int kSpins = 600, kYields = 8;
-constexpr uint32_t kMostTimeouts = 3;
+constexpr uint32_t kMostInVain = 3;
 
 // The same as preserved_registers_hash (registers.h).
 uint32_t registers_hash(const Registers& r) {
@@ -159,13 +158,14 @@ void find_room(const Slot& slot, uint64_t index) {
   Message& message = message_at(slot, index);
   MessageWindow& window = window_of(slot, message);
   if (place_in(window, messages_of(slot), index)) return;
-  if (message.capacity > window.size || window.timeouts == kMostTimeouts) return;
+  if (message.capacity > window.size || window.in_vain == kMostInVain) return;
   __atomic_store_n(&window.awaited, window.oldest + (index - window.oldest) / 2, __ATOMIC_SEQ_CST);
   __atomic_store_n(&window.waits, 1, __ATOMIC_SEQ_CST);
   __atomic_fetch_add(&header_of(slot).waiting, 1, __ATOMIC_SEQ_CST);
+  const uint64_t oldest = window.oldest;
   if (!place_in(window, messages_of(slot), index)) {
-    if (futex(&window.waits, kFutexWait, 1, &patience) == kTimedOut) ++window.timeouts;
-    place_in(window, messages_of(slot), index);
+    futex(&window.waits, kFutexWait, 1, &patience);
+    if (!place_in(window, messages_of(slot), index) && window.oldest == oldest) ++window.in_vain;
   }
   __atomic_fetch_sub(&header_of(slot).waiting, 1, __ATOMIC_SEQ_CST);
   __atomic_store_n(&window.waits, 0, __ATOMIC_SEQ_CST);

@@ -206,8 +206,10 @@ void PayloadTable::interval_starts(const ExecutedEvents& its, int processor) {
     sent.capacity = capacity(place.index);
     Group& group = groups_[place.group];
     if (group.released) continue;
-    group.held_bytes += capacity(place.index);
-    held_bytes_ += capacity(place.index);
+    const uint64_t most = window_of(place.index) ? kWindowBytes - group.held_bytes : capacity(place.index);
+    const uint64_t held = std::min(capacity(place.index), most);
+    group.held_bytes += held;
+    held_bytes_ += held;
   }
 }
 

@@ -73,7 +73,8 @@ class PayloadTable {
 
   // How many threads wait inside re-driven processes, about now.
   size_t waiting() const;
-  // Bytes of payloads of intervals that have started, for intervals that have not ended.
+  // Bytes of payloads of intervals that have started, for intervals that have not ended; of what has a window, at most
+  // that.
   uint64_t held_bytes() const;
 
   // The file that holds the table and the bytes; 0 bytes: no message is needed.

@@ -230,6 +230,7 @@ TEST_CASE("what many bytes lie in is used again once all receives have them") {
 
 TEST_CASE("what finds no room in its window has a place of its own") {
   Windowed sent;
+  CHECK_EQ(sent.table->held_bytes(), sent.window->size);
   const uint64_t fits = sent.window->size / Windowed::kLength;
   for (uint64_t place = 0; place < Windowed::kCount; ++place) CHECK_EQ(sent.send(place), place < fits);
   for (uint64_t place = 0; place < Windowed::kCount; ++place) CHECK(sent.holds(place));
