@@ -322,10 +322,10 @@ struct Output {
 };
 
 // What intervals that are re-driven together send to each other, in memory that all of them share: this header, a table
-// of messages, the windows, and then the messages' bytes.
+// of messages, the rings, and then the messages' bytes.
 struct MessagesHeader {
-  uint64_t waiting;  // how many threads wait for a message, or for room in a window
-  uint64_t windows;  // where these are, from the table's start
+  uint64_t waiting;  // how many threads wait for a message, or for room in a ring
+  uint64_t rings;    // where these are, from the table's start
   uint64_t unused[6];
 };
 enum class MessageState : uint32_t { absent, awaited, sent };
@@ -334,13 +334,13 @@ struct Message {
   uint32_t processor;  // where the sender is re-driven
   uint64_t length;     // how much was sent
   uint64_t capacity;   // how much of it is needed
-  uint64_t offset;     // of the bytes, from the table's start: a place of its own, or one in the window
-  uint32_t window;     // its index + 1; 0: none
-  uint32_t uses;       // with a window: how many receives have not taken the message yet
+  uint64_t offset;     // of the bytes, from the table's start: a place of its own, or one in its ring
+  uint32_t ring;       // its index + 1; 0: none
+  uint32_t uses;       // with a ring: how many receives have not taken the message yet
 };
-// Memory that is used again for what one interval sends to the same receivers, where that is long (message_window.h).
+// Memory that is used again for what one interval sends to the same receivers, where that is long (message_ring.h).
 // Only code that re-drives the sender writes to it, except to `waits`.
-struct MessageWindow {
+struct MessageRing {
   uint64_t start, size;  // of its bytes, from the table's start
   uint64_t head;         // where the next message goes, from `start`
   uint64_t oldest;       // the index of the first message that may not have been received

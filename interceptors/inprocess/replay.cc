@@ -2,7 +2,7 @@
 
 #include <time.h>
 
-#include "interceptors/inprocess/message_window.h"
+#include "interceptors/inprocess/message_ring.h"
 #include "interceptors/inprocess/spans.h"
 
 #define XXH_INLINE_ALL
@@ -89,8 +89,8 @@ bool same_call(const Expected& expected, const Slot& slot) {
 MessagesHeader& header_of(const Slot& slot) { return *reinterpret_cast<MessagesHeader*>(slot.messages); }
 Message* messages_of(const Slot& slot) { return reinterpret_cast<Message*>(slot.messages + sizeof(MessagesHeader)); }
 Message& message_at(const Slot& slot, uint64_t index) { return messages_of(slot)[index]; }
-MessageWindow& window_of(const Slot& slot, const Message& message) {
-  return reinterpret_cast<MessageWindow*>(slot.messages + header_of(slot).windows)[message.window - 1];
+MessageRing& ring_of(const Slot& slot, const Message& message) {
+  return reinterpret_cast<MessageRing*>(slot.messages + header_of(slot).rings)[message.ring - 1];
 }
 uint8_t* bytes_of(const Slot& slot, const Message& message) {
   return reinterpret_cast<uint8_t*>(slot.messages + message.offset);
@@ -152,35 +152,35 @@ void map_pages(const uint8_t* bytes, uint64_t length) {
   for (uint64_t at = 0; at < length; at += kPage) static_cast<void>(*const_cast<const volatile uint8_t*>(bytes + at));
 }
 
-// Looks for room in the window. If the receivers are late, waits until half of it is free; not often in vain, because
+// Looks for room in the ring. If the receivers are late, waits until half of it is free; not often in vain, because
 // what they wait for may come after this message.
 void find_room(const Slot& slot, uint64_t index) {
   Message& message = message_at(slot, index);
-  MessageWindow& window = window_of(slot, message);
-  if (place_in(window, messages_of(slot), index)) return;
-  if (message.capacity > window.size || window.in_vain == kMostInVain) return;
-  __atomic_store_n(&window.awaited, window.oldest + (index - window.oldest) / 2, __ATOMIC_SEQ_CST);
-  __atomic_store_n(&window.waits, 1, __ATOMIC_SEQ_CST);
+  MessageRing& ring = ring_of(slot, message);
+  if (place_in(ring, messages_of(slot), index)) return;
+  if (message.capacity > ring.size || ring.in_vain == kMostInVain) return;
+  __atomic_store_n(&ring.awaited, ring.oldest + (index - ring.oldest) / 2, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&ring.waits, 1, __ATOMIC_SEQ_CST);
   __atomic_fetch_add(&header_of(slot).waiting, 1, __ATOMIC_SEQ_CST);
-  const uint64_t oldest = window.oldest;
-  if (!place_in(window, messages_of(slot), index)) {
-    futex(&window.waits, kFutexWait, 1, &patience);
-    if (!place_in(window, messages_of(slot), index) && window.oldest == oldest) ++window.in_vain;
+  const uint64_t oldest = ring.oldest;
+  if (!place_in(ring, messages_of(slot), index)) {
+    futex(&ring.waits, kFutexWait, 1, &patience);
+    if (!place_in(ring, messages_of(slot), index) && ring.oldest == oldest) ++ring.in_vain;
   }
   __atomic_fetch_sub(&header_of(slot).waiting, 1, __ATOMIC_SEQ_CST);
-  __atomic_store_n(&window.waits, 0, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&ring.waits, 0, __ATOMIC_SEQ_CST);
 }
 
 void end_use(const Slot& slot, uint64_t index) {
   Message& message = message_at(slot, index);
-  if (!message.window) return;
-  MessageWindow& window = window_of(slot, message);
-  if (end_use(window, message, index)) futex(&window.waits, kFutexWake, 1, nullptr);
+  if (!message.ring) return;
+  MessageRing& ring = ring_of(slot, message);
+  if (end_use(ring, message, index)) futex(&ring.waits, kFutexWake, 1, nullptr);
 }
 
 void send(const Slot& slot, const Call& call, uint64_t index) {
   Message& message = message_at(slot, index);
-  if (message.window) find_room(slot, index);
+  if (message.ring) find_room(slot, index);
   map_pages(bytes_of(slot, message), message.capacity);
   message.length = 0;
   for_each_input(call, slot.regs, [&](uint64_t address, uint64_t length, bool payload) {

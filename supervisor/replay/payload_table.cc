@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/page.h"
-#include "interceptors/inprocess/message_window.h"
+#include "interceptors/inprocess/message_ring.h"
 
 namespace redrive {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 using gate::MessageState;
 
 // More than sockets and pipes hold: a receiver that keeps up is never further behind its sender.
-constexpr uint64_t kWindowBytes = 16 << 20;
+constexpr uint64_t kRingBytes = 16 << 20;
 
 std::atomic_ref<MessageState> state(gate::Message& message) { return std::atomic_ref(message.state); }
 
@@ -103,25 +103,25 @@ Result<void> PayloadTable::lay_out(const std::vector<Length>& lengths, Keep keep
     return sum;
   };
   for (const Group& group : groups_) {
-    if (keep == Keep::until_the_end || bytes_of(group) <= kWindowBytes) continue;
-    windowed_.push_back({group.first, group.end});
+    if (keep == Keep::until_the_end || bytes_of(group) <= kRingBytes) continue;
+    in_rings_.push_back({group.first, group.end});
   }
-  windows_ = sizeof(gate::MessagesHeader) + places_.size() * sizeof(gate::Message);
-  uint64_t offset = windows_ + windowed_.size() * sizeof(gate::MessageWindow);
+  rings_ = sizeof(gate::MessagesHeader) + places_.size() * sizeof(gate::Message);
+  uint64_t offset = rings_ + in_rings_.size() * sizeof(gate::MessageRing);
   offsets_.reserve(in_order.size() + 1);
   for (const Length& length : in_order) offsets_.push_back(std::exchange(offset, offset + length.bytes));
   offsets_.push_back(offset);
-  window_bytes_ = page_up(offset);
-  const uint64_t size = windowed_.empty() ? offset : window_bytes_ + windowed_.size() * kWindowBytes;
+  ring_bytes_ = page_up(offset);
+  const uint64_t size = in_rings_.empty() ? offset : ring_bytes_ + in_rings_.size() * kRingBytes;
   ASSIGN_OR_RETURN(shared_, SharedMemory::make("redrive-messages", size, SharedMemory::Tracees::write));
-  header().windows = windows_;
-  for (uint32_t i = 0; i < windowed_.size(); ++i) {
-    const auto [first, end] = windowed_[i];
-    window(i).start = window_bytes_ + i * kWindowBytes;
-    window(i).size = kWindowBytes;
-    window(i).oldest = first;
+  header().rings = rings_;
+  for (uint32_t i = 0; i < in_rings_.size(); ++i) {
+    const auto [first, end] = in_rings_[i];
+    ring(i).start = ring_bytes_ + i * kRingBytes;
+    ring(i).size = kRingBytes;
+    ring(i).oldest = first;
     for (uint64_t index = first; index < end; ++index) {
-      message(index).window = i + 1;
+      message(index).ring = i + 1;
       message(index).uses = in_order[index].uses;
     }
   }
@@ -161,23 +161,23 @@ std::optional<Bytes> PayloadTable::part(uint64_t place, uint64_t offset, uint64_
   const uint64_t there = std::min(std::atomic_ref(message(place).length).load(), capacity(place));
   if (offset > there || length > there - offset) return std::nullopt;
   uint64_t at = std::atomic_ref(message(place).offset).load();
-  if (at < window_bytes_ || at > size() || there > size() - at) at = offsets_[place];
+  if (at < ring_bytes_ || at > size() || there > size() - at) at = offsets_[place];
   const uint8_t* first = shared_->data() + at + offset;
   return Bytes(first, first + length);
 }
 
 void PayloadTable::end_use(uint64_t place) const {
-  const auto its = window_of(place);
-  if (its && gate::end_use(window(*its), message(place), place)) {
-    futex(window(*its).waits, FUTEX_WAKE, INT_MAX, nullptr);
+  const auto its = ring_of(place);
+  if (its && gate::end_use(ring(*its), message(place), place)) {
+    futex(ring(*its).waits, FUTEX_WAKE, INT_MAX, nullptr);
   }
 }
 
-std::optional<uint32_t> PayloadTable::window_of(uint64_t place) const {
-  const auto after = std::upper_bound(windowed_.begin(), windowed_.end(), place,
-                                      [](uint64_t wanted, const Windowed& its) { return wanted < its.first; });
-  if (after == windowed_.begin() || place >= std::prev(after)->end) return std::nullopt;
-  return static_cast<uint32_t>(std::prev(after) - windowed_.begin());
+std::optional<uint32_t> PayloadTable::ring_of(uint64_t place) const {
+  const auto after = std::upper_bound(in_rings_.begin(), in_rings_.end(), place,
+                                      [](uint64_t wanted, const InRing& its) { return wanted < its.first; });
+  if (after == in_rings_.begin() || place >= std::prev(after)->end) return std::nullopt;
+  return static_cast<uint32_t>(std::prev(after) - in_rings_.begin());
 }
 
 void PayloadTable::await(uint64_t place, std::chrono::nanoseconds patience) const {
@@ -206,7 +206,7 @@ void PayloadTable::interval_starts(const ExecutedEvents& its, int processor) {
     sent.capacity = capacity(place.index);
     Group& group = groups_[place.group];
     if (group.released) continue;
-    const uint64_t most = window_of(place.index) ? kWindowBytes - group.held_bytes : capacity(place.index);
+    const uint64_t most = ring_of(place.index) ? kRingBytes - group.held_bytes : capacity(place.index);
     const uint64_t held = std::min(capacity(place.index), most);
     group.held_bytes += held;
     held_bytes_ += held;
@@ -215,12 +215,13 @@ void PayloadTable::interval_starts(const ExecutedEvents& its, int processor) {
 
 void PayloadTable::make_room(const ExecutedEvents& its) const {
   constexpr uint64_t kLongest = 256 << 20;
-  uint64_t most = size();
-  for (const auto& [first, end] : windowed_) most -= offsets_[end] - offsets_[first];
+  if (!shared_) return;
+  uint64_t most = offsets_.back();
+  for (const auto& [first, end] : in_rings_) most -= offsets_[end] - offsets_[first];
   if (most > kLongest) return;
   std::vector<std::pair<uint64_t, uint64_t>> ranges;  // start and end of each message
   for (const Place& place : sent_by(its)) {
-    if (!window_of(place.index)) ranges.emplace_back(offsets_[place.index], offsets_[place.index + 1]);
+    if (!ring_of(place.index)) ranges.emplace_back(offsets_[place.index], offsets_[place.index + 1]);
   }
   std::sort(ranges.begin(), ranges.end());
   for (auto range = ranges.begin(); range != ranges.end();) {
@@ -262,7 +263,7 @@ void PayloadTable::release(size_t group) {
   const Group &its = groups_[group], &low = groups_[first], &high = groups_[last];
   forget(entry(low.first), entry(high.end), entry(its.first), entry(its.end));
   forget(offsets_[low.first], offsets_[high.end], offsets_[its.first], offsets_[its.end]);
-  if (const auto window = window_of(its.first)) shared_->clear(window_bytes_ + *window * kWindowBytes, kWindowBytes);
+  if (const auto ring = ring_of(its.first)) shared_->clear(ring_bytes_ + *ring * kRingBytes, kRingBytes);
 }
 
 size_t PayloadTable::waiting() const { return shared_ ? std::atomic_ref(header().waiting).load() : 0; }

@@ -4,7 +4,7 @@
 //
 // What re-driven code writes into that memory can falsify payloads and nothing else: where they can lie, and how long
 // they can be, is kept here. The memory of a payload is released when all intervals that receive it have ended; that of
-// the many bytes that one interval sends to the same receivers is used again before (message_window.h). Thread-safe.
+// the many bytes that one interval sends to the same receivers is used again before (message_ring.h). Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -73,7 +73,7 @@ class PayloadTable {
 
   // How many threads wait inside re-driven processes, about now.
   size_t waiting() const;
-  // Bytes of payloads of intervals that have started, for intervals that have not ended; of what has a window, at most
+  // Bytes of payloads of intervals that have started, for intervals that have not ended; of what has a ring, at most
   // that.
   uint64_t held_bytes() const;
 
@@ -94,8 +94,8 @@ class PayloadTable {
     uint64_t index = 0;
     uint32_t group = 0;
   };
-  // A group with a window.
-  struct Windowed {
+  // A group with a ring.
+  struct InRing {
     uint64_t first = 0, end = 0;  // in the table
   };
 
@@ -113,21 +113,21 @@ class PayloadTable {
   gate::Message& message(uint64_t index) const {
     return reinterpret_cast<gate::Message*>(shared_->data() + sizeof(gate::MessagesHeader))[index];
   }
-  gate::MessageWindow& window(uint32_t index) const {
-    return reinterpret_cast<gate::MessageWindow*>(shared_->data() + windows_)[index];
+  gate::MessageRing& ring(uint32_t index) const {
+    return reinterpret_cast<gate::MessageRing*>(shared_->data() + rings_)[index];
   }
   uint64_t capacity(uint64_t index) const { return offsets_[index + 1] - offsets_[index]; }
   // Places of payloads that these events send.
   std::span<const Place> sent_by(const ExecutedEvents& its) const;
-  // The index of its group's window, if it has one.
-  std::optional<uint32_t> window_of(uint64_t place) const;
+  // The index of its group's ring, if it has one.
+  std::optional<uint32_t> ring_of(uint64_t place) const;
   void release(size_t group) REQUIRES(mutex_);
 
   std::optional<SharedMemory> shared_;
   std::vector<Place> places_;                    // sorted by event
   std::vector<uint64_t> offsets_;                // of the bytes, by index in the table; the last one is their end
-  std::vector<Windowed> windowed_;               // in the order of the table, which is that of the windows
-  uint64_t windows_ = 0, window_bytes_ = 0;      // where the windows, and their bytes, begin
+  std::vector<InRing> in_rings_;                 // in the order of the table, which is that of the rings
+  uint64_t rings_ = 0, ring_bytes_ = 0;          // where the rings, and their bytes, begin
   std::vector<std::vector<uint32_t>> receives_;  // the groups that each interval receives
   mutable Mutex mutex_;
   std::vector<Group> groups_ GUARDED_BY(mutex_);  // in the order of the table

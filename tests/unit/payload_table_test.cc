@@ -12,7 +12,7 @@
 #include <set>
 
 #include "base/page.h"
-#include "interceptors/inprocess/message_window.h"
+#include "interceptors/inprocess/message_ring.h"
 #include "supervisor/replay/arrival_order.h"
 #include "tests/unit/unit_test.h"
 
@@ -89,11 +89,11 @@ TEST_CASE("what events will send gets its memory, unless the table is very long"
   longer->make_room({2, 0, 10});
   CHECK_LE(blocks(*longer), kPageSize);
 
-  const auto windowed = made(long_one, intervals_of(2));
-  windowed->make_room({2, 0, 10});
-  CHECK_LE(blocks(*windowed), kPageSize);
-  windowed->make_room({1, 0, 10});
-  CHECK_GE(blocks(*windowed), kPages * kPageSize);
+  const auto with_ring = made(long_one, intervals_of(2));
+  with_ring->make_room({2, 0, 10});
+  CHECK_LE(blocks(*with_ring), kPageSize);
+  with_ring->make_room({1, 0, 10});
+  CHECK_GE(blocks(*with_ring), kPages * kPageSize);
 }
 
 TEST_CASE("only the needed part of a longer message is kept") {
@@ -160,15 +160,15 @@ TEST_CASE("payloads are held until all intervals that receive them have ended") 
 
 namespace {
 
-// What one interval sends to another one, in messages of this length, through a window.
-struct Windowed {
+// What one interval sends to another one, in messages of this length, through a ring.
+struct InRing {
   static constexpr uint64_t kLength = 3 << 20;
   static constexpr EventIndex kCount = 40;
   std::unique_ptr<PayloadTable> table;
   gate::Message* messages = nullptr;
-  gate::MessageWindow* window = nullptr;
+  gate::MessageRing* ring = nullptr;
 
-  explicit Windowed(PayloadTable::Keep keep = PayloadTable::Keep::until_received) {
+  explicit InRing(PayloadTable::Keep keep = PayloadTable::Keep::until_received) {
     std::vector<NeededSend> sends;
     for (EventIndex event = 0; event < kCount; ++event) {
       sends.push_back({{1, event}, kLength, 1});
@@ -183,14 +183,14 @@ struct Windowed {
     REQUIRE_NE(data_, MAP_FAILED);
     auto* const start = static_cast<uint8_t*>(data_);
     messages = reinterpret_cast<gate::Message*>(start + sizeof(gate::MessagesHeader));
-    window = reinterpret_cast<gate::MessageWindow*>(start + reinterpret_cast<gate::MessagesHeader*>(start)->windows);
+    ring = reinterpret_cast<gate::MessageRing*>(start + reinterpret_cast<gate::MessagesHeader*>(start)->rings);
   }
-  ~Windowed() { munmap(data_, table->size()); }
-  Windowed(const Windowed&) = delete;
+  ~InRing() { munmap(data_, table->size()); }
+  InRing(const InRing&) = delete;
 
   // As the code inside tracees does.
   bool send(uint64_t place) {
-    const bool placed = gate::place_in(*window, messages, place);
+    const bool placed = gate::place_in(*ring, messages, place);
     memset(static_cast<uint8_t*>(data_) + messages[place].offset, static_cast<int>(place), kLength);
     messages[place].length = kLength;
     messages[place].state = gate::MessageState::sent;
@@ -212,9 +212,9 @@ struct Windowed {
 }  // namespace
 
 TEST_CASE("what many bytes lie in is used again once all receives have them") {
-  Windowed sent;
-  REQUIRE_EQ(sent.messages[0].window, 1);
-  for (uint64_t place = 0; place < Windowed::kCount; ++place) {
+  InRing sent;
+  REQUIRE_EQ(sent.messages[0].ring, 1);
+  for (uint64_t place = 0; place < InRing::kCount; ++place) {
     CHECK(sent.send(place));
     for (uint64_t before = place >= 3 ? place - 3 : 0; before <= place; ++before) CHECK(sent.holds(before));
     if (place < 3) continue;
@@ -223,63 +223,63 @@ TEST_CASE("what many bytes lie in is used again once all receives have them") {
     sent.table->end_use(place - 3);
     CHECK_EQ(sent.messages[place - 3].uses, 0);
   }
-  CHECK_LE(sent.in_memory(), sent.window->size + 2 * kPageSize);
+  CHECK_LE(sent.in_memory(), sent.ring->size + 2 * kPageSize);
   sent.table->interval_ended(1);
   CHECK_LE(sent.in_memory(), 2 * kPageSize);
 }
 
-TEST_CASE("what finds no room in its window has a place of its own") {
-  Windowed sent;
-  CHECK_EQ(sent.table->held_bytes(), sent.window->size);
-  const uint64_t fits = sent.window->size / Windowed::kLength;
-  for (uint64_t place = 0; place < Windowed::kCount; ++place) CHECK_EQ(sent.send(place), place < fits);
-  for (uint64_t place = 0; place < Windowed::kCount; ++place) CHECK(sent.holds(place));
-  CHECK_GE(sent.in_memory(), Windowed::kCount * Windowed::kLength);
+TEST_CASE("what finds no room in its ring has a place of its own") {
+  InRing sent;
+  CHECK_EQ(sent.table->held_bytes(), sent.ring->size);
+  const uint64_t fits = sent.ring->size / InRing::kLength;
+  for (uint64_t place = 0; place < InRing::kCount; ++place) CHECK_EQ(sent.send(place), place < fits);
+  for (uint64_t place = 0; place < InRing::kCount; ++place) CHECK(sent.holds(place));
+  CHECK_GE(sent.in_memory(), InRing::kCount * InRing::kLength);
   sent.table->interval_ended(1);
   CHECK_LE(sent.in_memory(), 2 * kPageSize);
 }
 
 TEST_CASE("a sender that waits for room is woken when enough was received") {
-  Windowed sent;
+  InRing sent;
   for (uint64_t place = 0; sent.send(place); ++place) continue;
-  sent.window->awaited = 1;
-  sent.window->waits = 1;
+  sent.ring->awaited = 1;
+  sent.ring->waits = 1;
   const auto receive = [&](uint64_t place) {
     sent.table->end_use(place);
     sent.table->end_use(place);
   };
   receive(0);
-  CHECK_EQ(sent.window->waits, 1);
+  CHECK_EQ(sent.ring->waits, 1);
   receive(1);
-  CHECK_EQ(sent.window->waits, 0);
+  CHECK_EQ(sent.ring->waits, 0);
 }
 
 TEST_CASE("payloads that are read again are kept, and so are those whose senders' code writes nonsense") {
-  const Windowed kept(PayloadTable::Keep::until_the_end);
-  CHECK_EQ(kept.messages[0].window, 0);
-  Windowed sent;
+  const InRing kept(PayloadTable::Keep::until_the_end);
+  CHECK_EQ(kept.messages[0].ring, 0);
+  InRing sent;
   for (uint64_t place = 0; place < 2; ++place) sent.send(place);
-  for (const uint64_t nonsense : {uint64_t{0}, sent.window->start - 1, sent.table->size() - Windowed::kLength + 1,
-                                  sent.table->size(), UINT64_MAX}) {
+  for (const uint64_t nonsense :
+       {uint64_t{0}, sent.ring->start - 1, sent.table->size() - InRing::kLength + 1, sent.table->size(), UINT64_MAX}) {
     sent.messages[1].offset = nonsense;
-    CHECK(sent.table->part(1, 0, Windowed::kLength) == Bytes(Windowed::kLength, 0));  // its own place, which is empty
+    CHECK(sent.table->part(1, 0, InRing::kLength) == Bytes(InRing::kLength, 0));  // its own place, which is empty
   }
 }
 
-TEST_CASE("whatever order receives come in, messages in a window do not overlap") {
+TEST_CASE("whatever order receives come in, messages in a ring do not overlap") {
   std::mt19937_64 random(1);
   for (int round = 0; round < 200; ++round) {
     constexpr uint64_t kCount = 60;
-    gate::MessageWindow window{1000, 100, 0, 0, 0, 0, 0};
+    gate::MessageRing ring{1000, 100, 0, 0, 0, 0, 0};
     std::vector<gate::Message> table(kCount);
     std::vector<uint64_t> held;
     for (uint64_t place = 0; place < kCount; ++place) {
       table[place] = {gate::MessageState::absent, 0, 0, random() % 40, 7, 1, 1};
-      if (gate::place_in(window, table.data(), place)) held.push_back(place);
+      if (gate::place_in(ring, table.data(), place)) held.push_back(place);
       for (const uint64_t a : held) {
-        const bool inside = gate::is_in(window, table[a]) || table[a].capacity == 0;
+        const bool inside = gate::is_in(ring, table[a]) || table[a].capacity == 0;
         CHECK(inside);
-        CHECK_LE(table[a].offset + table[a].capacity, window.start + window.size);
+        CHECK_LE(table[a].offset + table[a].capacity, ring.start + ring.size);
         for (const uint64_t b : held) {
           if (a >= b || table[a].capacity == 0 || table[b].capacity == 0) continue;
           const bool apart = table[a].offset + table[a].capacity <= table[b].offset ||
@@ -289,7 +289,7 @@ TEST_CASE("whatever order receives come in, messages in a window do not overlap"
       }
       while (!held.empty() && random() % 2 == 0) {
         const auto taken = held.begin() + static_cast<ptrdiff_t>(random() % std::min<size_t>(held.size(), 3));
-        gate::end_use(window, table[*taken], *taken);
+        gate::end_use(ring, table[*taken], *taken);
         held.erase(taken);
       }
     }
