@@ -101,17 +101,19 @@ Result<const PolicyInfo*> parse_policy_text(const std::string& text, PolicyParam
   std::istringstream words(text);
   std::string word;
   words >> word;
-  ASSIGN_OR_RETURN(const PolicyInfo* policy, find_policy(word));
+  const Error damaged{"the trace was recorded with a policy that is not known here, or is damaged", Status::damaged};
+  const auto found = find_policy(word);
+  if (!found) return damaged;
   while (words >> word) {
     const auto number = std::find_if(policy_numbers().begin(), policy_numbers().end(),
                                      [&](const PolicyNumber& known) { return word == known.option; });
     if (word == kApproximateOption) {
       parameters.approximate = true;
     } else if (number == policy_numbers().end() || !(words >> parameters.*number->value)) {
-      return Error{"'" + text + "' is not a policy with its parameters", Status::usage};
+      return damaged;
     }
   }
-  return policy;
+  return *found;
 }
 
 namespace {

@@ -136,7 +136,7 @@ const PolicyNumber& policy_number(Parameter parameter);
 // A policy and its parameters except C and T, in the form of options: "replay-set --set-bound 16". Traces hold this
 // text.
 std::string policy_text(const PolicyInfo& policy, const PolicyParameters& parameters);
-// The reverse: sets the parameters in the text and leaves the others.
+// The reverse, of a trace's text: sets the parameters in the text and leaves the others.
 Result<const PolicyInfo*> parse_policy_text(const std::string& text, PolicyParameters& parameters);
 
 }  // namespace redrive

@@ -41,9 +41,9 @@ def register():
             expect_share(ctx, workload, "critical-path", 0, MOST_BY_CRITICAL_PATH[workload])
             redrive_all(ctx)
 
-        @test(f"logging/{workload}_deadline", timeout_s=600, slow=True)
+        @test(f"logging/{workload}_deadline", timeout_s=600, slow=True, alone=True)
         def deadline(ctx, workload=workload):
-            """The default policy."""
+            """The default policy. It keeps more where replays take longer, as they do while other tests run."""
             expect_share(ctx, workload, "deadline", 0, 5, *LARGE[workload])
             redrive_all(ctx)
 

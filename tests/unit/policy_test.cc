@@ -231,7 +231,9 @@ TEST_CASE("a policy's text says its parameters, and can be read again") {
   CHECK_EQ(policy_text(*find_policy("replay-set").value(), unused), "replay-set --set-bound 16");
   for (const char* wrong : {"", "best", "replay-set --set-bound", "replay-set --set-bound x", "all --nonsense"}) {
     CAPTURE(std::string(wrong));
-    CHECK_FALSE(parse_policy_text(wrong, unused));
+    const auto parsed = parse_policy_text(wrong, unused);
+    REQUIRE_FALSE(parsed);
+    CHECK_EQ(parsed.error().status, Status::damaged);
   }
 }
 
