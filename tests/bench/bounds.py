@@ -3,7 +3,7 @@
 
 Records programs that communicate, with several numbers of processes and several bounds, and re-drives every interval alone, as a user would. Writes
 bounds.md: what the certificate promised, what was kept for it, and how many replays were late. A machine that does other work meanwhile makes
-replays late. Rows of bounds that are not measured stay as they are."""
+replays late. Rows that are not measured stay as they are."""
 import argparse
 import contextlib
 import dataclasses
@@ -30,10 +30,14 @@ MORE_NODES = [("mesh", 8, "{n} 1200i"), ("mesh", 12, "{n} 1000i"), ("mesh", 16, 
               ("talkers", 16, "{n} 400 300000 64"), ("talkers", 20, "{n} 400 300000 64"), ("talkers", 24, "{n} 400 300000 64"),
               ("talkers", 28, "{n} 300 300000 64"), ("mesh", 24, "{n} 500i"), ("cg", 8, "8 500 150")]
 MORE_OPEN_MPI = [("jacobi", 16, "600 800 nocheck"), ("det", 8, "600 8"), ("exchange", 16, "64 600"), ("ring", 24, "150 12")]
-# The same, of some half a minute.
+# What takes a replay much more work than the program: gigabytes from process to process, input, and calls at which it stops. Shell commands.
+OTHER_WORK = [("streams", 4, "dd if=/dev/zero bs=64k count=48000 status=none | cat | cat | wc -c"),
+              ("input", 1, "dd if=/dev/zero of=/dev/null bs=1M count=4000 status=none"),
+              ("stops", 1, "perl -e 'open F, q(/bin/sh); for (1 .. 60000) { flock F, 1; flock F, 8 }'")]
+# The same as most of these, of some half a minute.
 LONG = [("mesh", 4, "{n} 16000i"), ("tester", 6, "{n} 1500 250"), ("cg", 4, "4 500 800"), ("talkers", 6, "{n} 6000 300000 64"),
         ("talkers", 12, "{n} 3000 300000 64")]
-SOME, MANY = (*OPEN_MPI, *NODES), (*OPEN_MPI, *MORE_OPEN_MPI, *NODES, *MORE_NODES)
+SOME, MANY = (*OPEN_MPI, *NODES, *OTHER_WORK), (*OPEN_MPI, *MORE_OPEN_MPI, *NODES, *MORE_NODES, *OTHER_WORK)
 RUNS = {"250ms": MANY, "500ms": MANY, "1s": SOME, "2s": SOME, "10s": LONG}
 
 
@@ -74,6 +78,8 @@ def job_of(options, name, processes, arguments, *record_options):
     how = {"record_options": record_options}
     if (name, processes, arguments) in (*OPEN_MPI, *MORE_OPEN_MPI):
         return mpi.job(options, name, *arguments.split(), ranks=processes, **how)
+    if (name, processes, arguments) in OTHER_WORK:
+        return Job(["sh", "-c", arguments], good=lambda outcome: outcome.status == 0, **how)
     return Job([str(workload(options, name)), *arguments.format(n=processes).split()], **how)
 
 
@@ -100,15 +106,17 @@ def redriven(ctx, unit, interval):
     return report
 
 
-def kept(bounds):
-    """The rows of the page whose bounds are not among these, as cells."""
+def rows_of_page():
+    """As cells."""
     rows = [[cell.strip() for cell in text.split("|")[1:-1]] for text in PAGE.read_text().splitlines() if text.startswith("| ")]
-    return [row for row in rows[2:] if row[2] not in bounds]
+    return rows[2:]
 
 
-def page(rows):
-    order = list(RUNS)
-    rows = sorted(rows, key=lambda row: order.index(row[2]))  # stable
+def page(measured, before):
+    """`before`: rows, of which those that were measured again are left out, and those that are not measured any more."""
+    order = [(name, str(processes), bound) for bound, programs in RUNS.items() for name, processes, _ in programs]
+    rows = {tuple(row[:3]): row for row in (*before, *measured)}
+    rows = [rows[row] for row in order if row in rows]
     measured = [row[-1].split(" of ") for row in rows if re.fullmatch("[0-9]+ of [0-9]+", row[-1])]
     again, ours, fewest = (sum(float(row[HEADER.index(column)] or 0) for row in rows) for column in ("late again", "MB of trace", "MB with fewest-bytes"))
     return "\n".join([
@@ -134,7 +142,7 @@ def main():
     parser.add_argument("programs", nargs="*", help="only these")
     chosen = parser.parse_args()
     options = Options(redrive=chosen.redrive, build=chosen.build)
-    rows, others = [], kept(chosen.bounds)
+    rows, before = [], rows_of_page()
     for bound, programs in RUNS.items():
         if bound not in chosen.bounds or (chosen.quick and bound != "500ms"):
             continue
@@ -148,8 +156,8 @@ def main():
                 row.failure = str(failure)
             rows.append(row)
             print(line(row.cells()), flush=True)
-            if not chosen.programs and not chosen.quick:
-                PAGE.write_text(page([row.cells() for row in rows] + others))
+            if not chosen.quick:
+                PAGE.write_text(page([row.cells() for row in rows], before))
     return any(row.failure or row.late for row in rows)
 
 
