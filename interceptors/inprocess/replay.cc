@@ -152,8 +152,8 @@ void map_pages(const uint8_t* bytes, uint64_t length) {
   for (uint64_t at = 0; at < length; at += kPage) static_cast<void>(*const_cast<const volatile uint8_t*>(bytes + at));
 }
 
-// Looks for room in the ring. If the receivers are late, waits until half of it is free; not often in vain, because
-// what they wait for may come after this message.
+// Looks for room in the ring. If the receivers are late, waits a while for half of it to become free. It gives up after
+// a few waits in vain, because what the receivers wait for may come after this message.
 void find_room(const Slot& slot, uint64_t index) {
   Message& message = message_at(slot, index);
   MessageRing& ring = ring_of(slot, message);

@@ -22,12 +22,9 @@ Result<std::unique_ptr<MessageStore>> MessageStore::make(const std::vector<Execu
                                                          PayloadTable::Keep keep) {
   // An event that bears a process sends nothing.
   std::erase_if(sends, [&](const NeededSend& send) { return births.contains(send.event); });
-  ASSIGN_OR_RETURN(auto payloads, PayloadTable::make(std::move(sends), intervals, keep));
-  std::unique_ptr<MessageStore> store(new MessageStore(std::move(payloads), std::move(births)));
-  store->intervals_ = intervals;
-  for (size_t i = 0; i < intervals.size(); ++i) {
-    if (intervals[i].first < intervals[i].end) store->by_first_event_[{intervals[i].unit, intervals[i].first}] = i;
-  }
+  Executors executors(intervals);
+  ASSIGN_OR_RETURN(auto payloads, PayloadTable::make(std::move(sends), executors, keep));
+  std::unique_ptr<MessageStore> store(new MessageStore(std::move(executors), std::move(payloads), std::move(births)));
   const Lock lock(store->mutex_);
   store->ended_.resize(intervals.size());
   store->causes_.resize(intervals.size());
@@ -58,17 +55,8 @@ bool MessageStore::available(EventRef event) const {
   return place ? payloads_->is_sent(*place) : born_.contains(event);
 }
 
-// The interval that executes the event.
-std::optional<size_t> MessageStore::executor_of(EventRef event) const {
-  const auto after = by_first_event_.upper_bound(event);
-  if (after == by_first_event_.begin()) return std::nullopt;
-  const size_t interval = std::prev(after)->second;
-  const ExecutedEvents& its = intervals_[interval];
-  return its.unit == event.unit && event.event < its.end ? std::optional(interval) : std::nullopt;
-}
-
 bool MessageStore::comes_no_more(EventRef event) const {
-  const auto executor = executor_of(event);
+  const auto executor = executors_.of(event);
   return !executor || ended_[*executor] || stuck_;
 }
 
@@ -113,7 +101,7 @@ bool MessageStore::wait_for(EventRef event) {
 }
 
 Error MessageStore::never_came(EventRef event, std::string what) {
-  const auto executor = executor_of(event);
+  const auto executor = executors_.of(event);
   return causes_.because_of(executor ? causes_.of(*executor) : std::nullopt, std::move(what));
 }
 
@@ -190,7 +178,7 @@ void MessageStore::intervals_go_on(size_t count) {
 }
 
 void MessageStore::interval_starts(size_t interval, int processor) {
-  payloads_->interval_starts(intervals_[interval], processor);
+  payloads_->interval_starts(events_of(interval), processor);
 }
 
 void MessageStore::interval_ended(size_t interval, std::optional<Error> failure) {

@@ -78,11 +78,11 @@ class MessageStore {
   // The forks whose children have not been taken over yet.
   std::vector<EventRef> births_left() const;
   PayloadTable& payloads() const { return *payloads_; }
-  const ExecutedEvents& events_of(size_t interval) const { return intervals_[interval]; }
+  const ExecutedEvents& events_of(size_t interval) const { return executors_.intervals()[interval]; }
 
  private:
-  MessageStore(std::unique_ptr<PayloadTable> payloads, std::set<EventRef> births)
-      : payloads_(std::move(payloads)), births_(std::move(births)) {}
+  MessageStore(Executors executors, std::unique_ptr<PayloadTable> payloads, std::set<EventRef> births)
+      : executors_(std::move(executors)), payloads_(std::move(payloads)), births_(std::move(births)) {}
   bool available(EventRef event) const REQUIRES(mutex_);
   bool comes_no_more(EventRef event) const REQUIRES(mutex_);
   // Gives the mutex up while it waits. Returns whether the event's message or child is there.
@@ -90,13 +90,11 @@ class MessageStore {
   bool stuck() const REQUIRES(mutex_);
   Error never_came(EventRef event, std::string what) REQUIRES(mutex_);
   void wake_all() REQUIRES(mutex_);
-  std::optional<size_t> executor_of(EventRef event) const;
 
+  const Executors executors_;
   const std::unique_ptr<PayloadTable> payloads_;
   const std::set<EventRef> births_;
   std::atomic<uint64_t> progress_ = 0;
-  std::vector<ExecutedEvents> intervals_;
-  std::map<EventRef, size_t> by_first_event_;
   mutable Mutex mutex_;
   Condition changed_;
   std::map<EventRef, ForkedChild> born_ GUARDED_BY(mutex_);

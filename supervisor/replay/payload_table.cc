@@ -32,26 +32,23 @@ void futex(Word& word, int operation, uint32_t value, const timespec* timeout) {
 
 }  // namespace
 
-Result<std::unique_ptr<PayloadTable>> PayloadTable::make(std::vector<NeededSend> sends,
-                                                         const std::vector<ExecutedEvents>& intervals, Keep keep) {
+Result<std::unique_ptr<PayloadTable>> PayloadTable::make(std::vector<NeededSend> sends, const Executors& executors,
+                                                         Keep keep) {
   std::unique_ptr<PayloadTable> table(new PayloadTable);
   const Lock lock(table->mutex_);
-  table->receives_.resize(intervals.size());
+  table->receives_.resize(executors.intervals().size());
   if (sends.empty()) return table;
-  const std::vector<Length> lengths = table->group(std::move(sends), intervals);
+  const std::vector<Length> lengths = table->group(std::move(sends), executors);
   TRY(table->lay_out(lengths, keep));
   return table;
 }
 
 // Messages with the same sender and receivers lie side by side, in the table and in the bytes, because they are
 // released together.
-std::vector<PayloadTable::Length> PayloadTable::group(std::vector<NeededSend> sends,
-                                                      const std::vector<ExecutedEvents>& intervals) {
+std::vector<PayloadTable::Length> PayloadTable::group(std::vector<NeededSend> sends, const Executors& executors) {
   std::sort(sends.begin(), sends.end(),
             [](const auto& a, const auto& b) { return std::tie(a.event, a.receiver) < std::tie(b.event, b.receiver); });
-  std::map<EventRef, size_t> by_first_event;
-  for (size_t i = 0; i < intervals.size(); ++i) by_first_event[{intervals[i].unit, intervals[i].first}] = i;
-  std::map<std::pair<size_t, std::vector<uint32_t>>, uint32_t> group_of;
+  std::map<std::pair<std::optional<size_t>, std::vector<uint32_t>>, uint32_t> group_of;
   std::vector<uint32_t> receivers;
   std::vector<Length> lengths;
   for (size_t i = 0; i < sends.size();) {
@@ -63,9 +60,7 @@ std::vector<PayloadTable::Length> PayloadTable::group(std::vector<NeededSend> se
       ++length.uses;
       if (receivers.empty() || receivers.back() != sends[i].receiver) receivers.push_back(sends[i].receiver);
     }
-    const auto after = by_first_event.upper_bound(event);
-    const size_t sender = after == by_first_event.begin() ? intervals.size() : std::prev(after)->second;
-    const auto [group, fresh] = group_of.try_emplace({sender, receivers}, groups_.size());
+    const auto [group, fresh] = group_of.try_emplace({executors.of(event), receivers}, groups_.size());
     if (fresh) {
       groups_.emplace_back().receivers = receivers.size();
       for (const uint32_t receiver : receivers) receives_[receiver].push_back(group->second);

@@ -19,15 +19,10 @@
 #include "base/result.h"
 #include "interceptors/inprocess/layout.h"
 #include "logstore/event.h"
+#include "supervisor/replay/executed_events.h"
 #include "supervisor/tier/shared_memory.h"
 
 namespace redrive {
-
-// The events that one of the intervals executes.
-struct ExecutedEvents {
-  UnitId unit = 0;
-  EventIndex first = 0, end = 0;
-};
 
 // A receive, or a part of one, of a payload that no log holds.
 struct NeededSend {
@@ -42,9 +37,8 @@ class PayloadTable {
     until_received,  // each is received as often as is said, and not read again
     until_the_end,   // of the intervals that receive it
   };
-  // What these intervals, each known by its index, receive.
-  static Result<std::unique_ptr<PayloadTable>> make(std::vector<NeededSend> sends,
-                                                    const std::vector<ExecutedEvents>& intervals,
+  // What these intervals receive.
+  static Result<std::unique_ptr<PayloadTable>> make(std::vector<NeededSend> sends, const Executors& executors,
                                                     Keep keep = Keep::until_received);
 
   // Where the last event was found: the next one is looked for there first.
@@ -100,14 +94,13 @@ class PayloadTable {
   };
 
   PayloadTable() = default;
-  // Of a payload: how many bytes of it are needed, and how many receives need some of it.
+  // How many bytes of a payload are needed, from its start, and how many receives need some of them.
   struct Length {
     uint64_t bytes = 0;
     uint32_t uses = 0;
   };
   // Finds places and groups. The result is in the order of the places.
-  std::vector<Length> group(std::vector<NeededSend> sends, const std::vector<ExecutedEvents>& intervals)
-      REQUIRES(mutex_);
+  std::vector<Length> group(std::vector<NeededSend> sends, const Executors& executors) REQUIRES(mutex_);
   Result<void> lay_out(const std::vector<Length>& lengths, Keep keep) REQUIRES(mutex_);
   gate::MessagesHeader& header() const { return *reinterpret_cast<gate::MessagesHeader*>(shared_->data()); }
   gate::Message& message(uint64_t index) const {

@@ -30,7 +30,7 @@ std::vector<ExecutedEvents> intervals_of(size_t count) {
 
 std::unique_ptr<PayloadTable> made(std::vector<NeededSend> sends, const std::vector<ExecutedEvents>& intervals,
                                    PayloadTable::Keep keep = PayloadTable::Keep::until_received) {
-  auto table = PayloadTable::make(std::move(sends), intervals, keep);
+  auto table = PayloadTable::make(std::move(sends), Executors(intervals), keep);
   REQUIRE(table);
   return std::move(*table);
 }
@@ -51,7 +51,7 @@ TEST_CASE("messages that are longer than memory are refused, and so are those th
   std::vector<NeededSend> sends;
   SUBCASE("one") { sends = {{{1, 10}, UINT64_MAX - 4095, 0}}; }
   SUBCASE("two, whose sum is 0") { sends = {{{1, 10}, uint64_t{1} << 63, 0}, {{2, 20}, uint64_t{1} << 63, 0}}; }
-  const auto table = PayloadTable::make(sends, intervals_of(3));
+  const auto table = PayloadTable::make(sends, Executors(intervals_of(3)));
   REQUIRE_FALSE(table);
   CHECK_EQ(table.error().status, Status::damaged);
 }
