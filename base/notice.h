@@ -11,10 +11,11 @@ namespace redrive {
 // As it is. Thread-safe; one call is not mixed with another.
 void write_error(std::string_view text) noexcept;
 
-// A line for the user, from redrive.
+void write_notice(std::string_view text);
+// A line for the user, from redrive. It is made printable().
 template <typename... Args>
 void notice(fmt::format_string<Args...> text, Args&&... args) {
-  write_error("redrive: " + fmt::format(text, std::forward<Args>(args)...) + "\n");
+  write_notice(fmt::format(text, std::forward<Args>(args)...));
 }
 
 }  // namespace redrive

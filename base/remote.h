@@ -117,7 +117,7 @@ class Memory {
 bool get_regs(pid_t tid, user_regs_struct& regs);
 bool set_regs(pid_t tid, const user_regs_struct& regs);
 Bytes get_xstate(pid_t tid);  // NT_X86_XSTATE; empty if the tracee is gone
-bool set_xstate(pid_t tid, const Bytes& xstate);
+[[nodiscard]] bool set_xstate(pid_t tid, const Bytes& xstate);
 
 // Whether an instruction of the thread itself raised the signal (sigaction(2), si_code).
 inline bool caused_by_instruction(const siginfo_t& info) {

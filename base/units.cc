@@ -32,7 +32,11 @@ Result<double> parse_duration(std::string_view text) {
   const std::string_view unit(rest, text.size() - static_cast<size_t>(rest - text.data()));
   if (failure == std::errc{} && std::isfinite(number) && number >= 0) {
     for (const auto& known : kDurationUnits) {
-      if (unit == known.name) return number * known.seconds;
+      if (unit != known.name) continue;
+      const double seconds = number * known.seconds;
+      if (seconds <= kLongestDuration_s) return seconds;
+      return Error{fmt::format("'{}' is too long: at most {:.0f}h", text, std::floor(kLongestDuration_s / 3600)),
+                   Status::usage};
     }
   }
   return Error{fmt::format("'{}' is not a duration: write 500ms, 2s or 10m", text), Status::usage};
@@ -85,7 +89,17 @@ Result<std::chrono::system_clock::time_point> parse_time(const std::string& text
   localtime_r(&seconds, &midnight);
   midnight.tm_hour = midnight.tm_min = midnight.tm_sec = 0;
   midnight.tm_isdst = -1;
-  const auto at = [](std::tm local) { return system_clock::from_time_t(std::mktime(&local)); };
+  const auto wrong = [&] {
+    return Error{"'" + text + "' is not a time: write 2h (ago), today, yesterday, 2026-11-22 or 2026-11-22 18:30",
+                 Status::usage};
+  };
+  // The clock has 64 bits for nanoseconds.
+  const auto at = [&](std::tm local) -> Result<system_clock::time_point> {
+    const std::time_t then = std::mktime(&local);
+    constexpr auto kMost = std::chrono::duration_cast<std::chrono::seconds>(system_clock::duration::max()).count();
+    if (then < -kMost || then > kMost) return wrong();
+    return system_clock::from_time_t(then);
+  };
   if (text == "today") return at(midnight);
   if (text == "yesterday") {
     --midnight.tm_mday;
@@ -96,8 +110,7 @@ Result<std::chrono::system_clock::time_point> parse_time(const std::string& text
     const char* end = strptime(text.c_str(), format, &local);
     if (end && *end == '\0') return at(local);
   }
-  return Error{"'" + text + "' is not a time: write 2h (ago), today, yesterday, 2026-11-22 or 2026-11-22 18:30",
-               Status::usage};
+  return wrong();
 }
 
 }  // namespace redrive

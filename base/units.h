@@ -10,6 +10,9 @@
 
 namespace redrive {
 
+// Three years: what users give may be as long as this.
+inline constexpr double kLongestDuration_s = 1e8;
+
 // "500ms", "2s", "1.5m", "1h" or "100us" in seconds. A number without a unit is refused as ambiguous.
 Result<double> parse_duration(std::string_view text);
 

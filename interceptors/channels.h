@@ -49,19 +49,20 @@ struct Endpoint {
   bool settled() const { return kind != Kind::stream || in != 0; }
 };
 
-// Endpoints by descriptor.
+// Endpoints by descriptor. Those of very high numbers are not remembered.
 class Endpoints {
  public:
+  static bool remembers(int fd) { return fd >= 0 && fd < kMost; }
   // Null if it is not known. Valid until it is forgotten or set again.
   const Endpoint* find(int fd) const {
     const auto place = static_cast<size_t>(fd);
     return place < by_fd_.size() ? by_fd_[place].get() : nullptr;
   }
-  const Endpoint& set(int fd, Endpoint endpoint) {
+  void set(int fd, Endpoint endpoint) {
+    if (!remembers(fd)) return;
     const auto place = static_cast<size_t>(fd);
     if (place >= by_fd_.size()) by_fd_.resize(place + 1);
     by_fd_[place] = std::make_shared<const Endpoint>(std::move(endpoint));
-    return *by_fd_[place];
   }
   // Forgets those from `first` to `last`; calls forgotten(fd) for each.
   template <typename Forgotten>
@@ -82,6 +83,7 @@ class Endpoints {
   }
 
  private:
+  static constexpr int kMost = 1 << 20;
   std::vector<std::shared_ptr<const Endpoint>> by_fd_;  // shared with copies of the table
 };
 

@@ -10,6 +10,9 @@
 
 namespace redrive {
 
+// A send of more bytes is not held: who receives it keeps what it receives, as input.
+inline constexpr uint64_t kLongestPayload = uint64_t{16} << 20;
+
 // One hash of all the memory that a call reads. Unreadable spans count as empty. `scratch` is buffer space to reuse.
 inline uint64_t hash_spans(const std::vector<Span>& spans, const Memory& memory, Bytes& scratch) {
   if (spans.empty()) return 0;

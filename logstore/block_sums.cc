@@ -58,7 +58,7 @@ Result<BlockSums> read_sums(Storage& storage, const std::string& path) {
 }
 
 Result<std::unique_ptr<File>> open_plain(Storage& storage, const std::string& path, uint64_t size) {
-  if (!storage.exists(path)) return damage(path, 0, "file is missing");
+  if (!storage.exists(path)) return missing(storage, path);
   ASSIGN_OR_RETURN(auto file, storage.open(path));
   if (file->size() != size) {
     return damage(path, std::min(file->size(), size),

@@ -11,6 +11,7 @@
 #include "logstore/database.h"
 #include "logstore/trace.h"
 #include "logstore/trace_files.h"
+#include "logstore/trace_state.h"
 
 namespace redrive {
 namespace {
@@ -253,6 +254,17 @@ Result<BlockSums> sum_file(Storage& storage, const std::string& path, uint64_t s
   return sums;
 }
 
+// Whether there is a catalog of the trace as it is. An error if it is damaged.
+Result<bool> is_current(const Trace& trace) {
+  Storage& storage = trace.storage();
+  const std::string path = TraceFiles{trace.directory()}.catalog();
+  if (!storage.exists(path) || !storage.exists(sums_path(path))) return false;
+  ASSIGN_OR_RETURN(const BlockSums sums, read_sums(storage, path));
+  if (sums.stamp != stamp_of(trace)) return false;
+  TRY(verify_sums(storage, path, sums));
+  return true;
+}
+
 // Makes the catalog and its sums, which are synced, under other names.
 Result<void> write_catalog(const Trace& trace, const std::string& path) {
   Storage& storage = trace.storage();
@@ -273,6 +285,8 @@ Result<void> write_catalog(const Trace& trace, const std::string& path) {
 Result<void> build_catalog(const Trace& trace) {
   Storage& storage = trace.storage();
   const std::string place = TraceFiles{trace.directory()}.catalog(), path = temporary(place);
+  const Fd turn = trace.state().lock_derived();
+  if (const auto made = is_current(trace); made && *made) return {};
   if (auto written = write_catalog(trace, path); !written) {
     for (const auto& left : {path, sums_path(path)}) {
       if (storage.exists(left)) (void)static_cast<bool>(storage.remove(left));
@@ -286,17 +300,9 @@ Result<void> build_catalog(const Trace& trace) {
 }
 
 Result<std::string> catalog_path(const Trace& trace) {
-  Storage& storage = trace.storage();
-  const std::string path = TraceFiles{trace.directory()}.catalog();
-  if (storage.exists(path) && storage.exists(sums_path(path))) {
-    ASSIGN_OR_RETURN(const BlockSums sums, read_sums(storage, path));
-    if (sums.stamp == stamp_of(trace)) {
-      TRY(verify_sums(storage, path, sums));
-      return path;
-    }
-  }
-  TRY(build_catalog(trace));
-  return path;
+  ASSIGN_OR_RETURN(const bool current, is_current(trace));
+  if (!current) TRY(build_catalog(trace));
+  return TraceFiles{trace.directory()}.catalog();
 }
 
 }  // namespace redrive

@@ -7,6 +7,7 @@
 #include "logstore/fields.h"
 #include "logstore/record_file.h"
 #include "logstore/trace_files.h"
+#include "logstore/trace_state.h"
 
 namespace redrive {
 namespace {
@@ -60,6 +61,7 @@ Result<void> keep_certificate(const Trace& trace, const Certificate& certificate
   Writing out;
   uint64_t fingerprint = trace.fingerprint();
   fields(out, certificate, fingerprint);
+  const Fd turn = trace.state().lock_derived();
   if (storage.exists(temporary(path))) TRY(storage.remove(temporary(path)));
   RecordWriter writer(storage, temporary(path), FileKind::certificate);
   writer.add(RecordType::certificate, out.take());

@@ -88,7 +88,16 @@ bool MemoryStorage::exists(const std::string& path) {
 Result<void> MemoryStorage::make_directory(const std::string& path) {
   const Lock lock(mutex_);
   if (refuse()) return errno_error("cannot make directory " + path, ENOSPC);
-  if (!directories_.insert(path).second) return errno_error("cannot make directory " + path, EEXIST);
+  if (!directories_.insert(path).second) return already_exists(path);
+  return {};
+}
+
+Result<void> MemoryStorage::link(const std::string& from, const std::string& to) {
+  const Lock lock(mutex_);
+  if (refuse()) return errno_error("cannot link " + from + " to " + to, ENOSPC);
+  const auto it = files_.find(from);
+  if (it == files_.end()) return errno_error("cannot link " + from + " to " + to, ENOENT);
+  files_[to] = it->second;
   return {};
 }
 

@@ -39,6 +39,7 @@ class MemoryStorage : public Storage {
   Result<std::unique_ptr<File>> open(const std::string& path) override;
   bool exists(const std::string& path) override;
   Result<void> make_directory(const std::string& path) override;
+  Result<void> link(const std::string& from, const std::string& to) override;
   Result<void> rename(const std::string& from, const std::string& to) override;
   Result<void> remove(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& directory) override;

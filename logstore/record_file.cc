@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "logstore/hash.h"
+#include "logstore/trace_files.h"
 
 namespace redrive {
 namespace {
@@ -101,6 +102,12 @@ class Window {
 
 Error damage(const std::string& file, uint64_t offset, const std::string& what) {
   return Error{fmt::format("{}: offset {}: {}", file, offset, what), Status::damaged};
+}
+
+Error missing(Storage& storage, const std::string& file) {
+  const std::string volume = volume_of(file);
+  if (volume.empty() || storage.exists(volume)) return damage(file, 0, "file is missing");
+  return Error{volume + " is not kept any more (record --keep): read a snapshot of the recording (redrive snapshot)"};
 }
 
 Compressor::Compressor(int level) : context_(ZSTD_createCCtx(), ZSTD_freeCCtx) {
@@ -259,7 +266,7 @@ Result<void> RecordFile::scan(Tail tail, uint64_t size, uint64_t synced) {
 Result<std::unique_ptr<RecordFile>> RecordFile::open(Storage& storage, const std::string& path, FileKind kind,
                                                      uint32_t id, uint32_t sub_id, Tail tail,
                                                      std::optional<uint64_t> size) {
-  if (!storage.exists(path)) return damage(path, 0, "file is missing");
+  if (!storage.exists(path)) return missing(storage, path);
   ASSIGN_OR_RETURN(auto file, storage.open(path));
   std::unique_ptr<RecordFile> out(new RecordFile(std::move(file), path));
   const uint64_t found = out->file_->size();
@@ -281,7 +288,7 @@ Result<std::unique_ptr<RecordFile>> RecordFile::open(Storage& storage, const std
 
 Result<std::unique_ptr<RecordFile>> RecordFile::open_unread(Storage& storage, const std::string& path, FileKind kind,
                                                             uint32_t id, uint32_t sub_id) {
-  if (!storage.exists(path)) return damage(path, 0, "file is missing");
+  if (!storage.exists(path)) return missing(storage, path);
   ASSIGN_OR_RETURN(auto file, storage.open(path));
   std::unique_ptr<RecordFile> out(new RecordFile(std::move(file), path));
   TRY(out->read_preamble(kind, id, sub_id));

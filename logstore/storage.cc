@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/beneath.h"
+#include "logstore/trace_files.h"
 
 namespace redrive {
 namespace {
@@ -21,24 +22,24 @@ namespace {
 // For more files than this, one syncfs(2) is cheaper than an fsync(2) for each.
 constexpr size_t kMostSynced = 16;
 
-// The subdirectories of a trace (trace_files.h).
-constexpr std::string_view kBelow[] = {"events", "files", "images", "payloads"};
+bool is_below(const std::filesystem::path& name) { return is_directory_of_trace(name.string()); }
 
 // A file of a trace: the trace's directory, which the user has named, and a name below it. The path to the directory
 // may contain links; what is below it is a stranger's.
 struct Place {
   Fd directory;      // if it cannot be opened: none, with errno
-  std::string name;  // below it: "journal", "events/1.seg"
+  std::string name;  // below it: "journal", "events/1.seg", "volumes/7/events/1.seg"
 };
 
 Place place_of(const std::string& path) {
-  std::filesystem::path place(path);
-  std::filesystem::path name = place.filename();
-  place = place.parent_path();
-  if (std::ranges::find(kBelow, place.filename().string()) != std::end(kBelow)) {
-    name = place.filename() / name;
+  std::filesystem::path place(path), name;
+  const auto take = [&] {
+    name = name.empty() ? place.filename() : place.filename() / name;
     place = place.parent_path();
-  }
+  };
+  take();
+  if (is_below(place.filename())) take();
+  if (is_volume(place)) take(), take();
   return {Fd(::open(place.empty() ? "." : place.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), name};
 }
 
@@ -50,7 +51,7 @@ struct Entry {
 
 Entry entry_of(const std::string& path) {
   Place place = place_of(path);
-  const size_t slash = place.name.find('/');
+  const size_t slash = place.name.rfind('/');
   if (!place.directory || slash == std::string::npos) return {std::move(place.directory), std::move(place.name)};
   return {open_beneath(place.directory.get(), place.name.substr(0, slash), O_PATH | O_DIRECTORY),
           place.name.substr(slash + 1)};
@@ -64,7 +65,7 @@ Fd open_place(const std::string& path, int flags) {
 
 // The path of the trace's directory itself may be a link.
 Fd open_directory(const std::string& path) {
-  const bool below = std::ranges::find(kBelow, std::filesystem::path(path).filename().string()) != std::end(kBelow);
+  const bool below = is_below(std::filesystem::path(path).filename()) || is_volume(path);
   return below ? open_place(path, O_RDONLY | O_DIRECTORY)
                : Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
@@ -203,7 +204,14 @@ class Disk : public Storage {
   Result<void> make_directory(const std::string& path) override {
     const Entry entry = entry_of(path);
     if (entry.directory && ::mkdirat(entry.directory.get(), entry.name.c_str(), 0777) == 0) return {};
-    return open_error("cannot make directory " + path);
+    return errno == EEXIST ? already_exists(path) : open_error("cannot make directory " + path);
+  }
+  Result<void> link(const std::string& from, const std::string& to) override {
+    const Entry old = entry_of(from), place = entry_of(to);
+    const bool found = old.directory && place.directory;
+    if (found && ::linkat(old.directory.get(), old.name.c_str(), place.directory.get(), place.name.c_str(), 0) == 0)
+      return {};
+    return open_error("cannot link " + from + " to " + to);
   }
   Result<void> rename(const std::string& from, const std::string& to) override {
     const Entry old = entry_of(from), place = entry_of(to);
@@ -287,6 +295,23 @@ class Disk : public Storage {
 Storage& disk() {
   static Disk instance;
   return instance;
+}
+
+Error already_exists(const std::string& path) {
+  return Error{path + " already exists: choose another directory, or remove it"};
+}
+
+Result<void> copy_file(Storage& storage, const std::string& from, const std::string& to) {
+  constexpr size_t kBlock = 1 << 20;
+  ASSIGN_OR_RETURN(const auto source, storage.open(from));
+  ASSIGN_OR_RETURN(const auto copy, storage.create(to));
+  Bytes block(kBlock);
+  for (uint64_t at = 0;;) {
+    ASSIGN_OR_RETURN(const size_t n, source->read(at, block));
+    if (n == 0) return {};
+    TRY(copy->append(std::span(block).first(n)));
+    at += n;
+  }
 }
 
 Result<void> remove_tree(Storage& storage, const std::string& directory) {

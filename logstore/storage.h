@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/fd.h"
 #include "base/result.h"
 
@@ -34,7 +35,8 @@ class Storage {
   virtual Result<std::unique_ptr<File>> append_to(const std::string& path) = 0;  // an existing file
   virtual Result<std::unique_ptr<File>> open(const std::string& path) = 0;       // to read
   virtual bool exists(const std::string& path) = 0;
-  virtual Result<void> make_directory(const std::string& path) = 0;
+  virtual Result<void> make_directory(const std::string& path) = 0;  // already_exists() if there is something
+  virtual Result<void> link(const std::string& from, const std::string& to) = 0;    // another name of a file
   virtual Result<void> rename(const std::string& from, const std::string& to) = 0;  // a file or a directory
   virtual Result<void> remove(const std::string& path) = 0;                         // a file or an empty directory
   virtual Result<std::vector<std::string>> list(const std::string& directory) = 0;  // names of its files, sorted
@@ -51,6 +53,11 @@ class Storage {
 
 // The operating system's files.
 Storage& disk();
+
+Error already_exists(const std::string& path);
+
+// Copies the contents of a file.
+Result<void> copy_file(Storage& storage, const std::string& from, const std::string& to);
 
 // Removes a directory with everything in it.
 Result<void> remove_tree(Storage& storage, const std::string& directory);

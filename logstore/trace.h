@@ -41,6 +41,8 @@ struct Settings {
 
   // False if its checkpoints are virtual and it was not prepared yet.
   bool keeps_bound() const { return bound_s > 0; }
+  // Readers refuse other times than 0 to 1e9 s.
+  bool has_possible_times() const;
 };
 
 struct UnitRecord {
@@ -206,8 +208,8 @@ class TraceWriter {
   // (in_one_volume()).
   using VolumeNumber = uint64_t;
   bool in_volumes() const;
-  // Channels that are still open have to be added again.
-  Result<void> begin_volume();
+  // Channels that are still open have to be added again. `changed`: the settings from now on; null: those until now.
+  Result<void> begin_volume(const Settings* changed = nullptr);
   // Whether the event is in the volume in which the unit is.
   bool in_one_volume(UnitId unit, EventRef event) const;
   struct VolumeState {
@@ -333,6 +335,6 @@ Result<void> set_latest(const std::string& directory);
 // Finds the TRACE that a user named: a path, a name below trace_home(), or "" for the latest.
 Result<std::string> find_trace(const std::string& text);
 // Names of the traces below trace_home().
-std::vector<std::string> list_traces();
+Result<std::vector<std::string>> list_traces();
 
 }  // namespace redrive

@@ -1,5 +1,6 @@
 #include "logstore/trace_additions.h"
 
+#include "base/assert.h"
 #include "base/mutex.h"
 #include "logstore/block_sums.h"
 #include "logstore/image_publisher.h"
@@ -78,6 +79,11 @@ Result<std::unique_ptr<TraceAdditions>> TraceAdditions::begin(const Trace& trace
   if (storage.locked(directory)) return Error{directory + " is being prepared by another process"};
   auto state = std::make_unique<State>(trace.state());
   state->lock = storage.lock(directory);
+  // Somebody may have added to the trace since it was opened: that would be cut off.
+  ASSIGN_OR_RETURN(const auto now, Trace::open(directory, storage));
+  if (now->fingerprint() != trace.fingerprint()) {
+    return Error{directory + " was changed by another process meanwhile: try again"};
+  }
   const std::string mark = state->files.preparing();
   if (!storage.exists(mark)) TRY(storage.create(mark));
   if (!storage.exists(state->files.payloads())) TRY(storage.make_directory(state->files.payloads()));
@@ -115,6 +121,7 @@ Result<void> TraceAdditions::publish() {
 }
 
 Result<void> TraceAdditions::finish(const Settings& settings) {
+  ASSERT(settings.has_possible_times());
   TRY(publish());
   const Lock lock(state_->mutex);
   state_->journal.add(settings);

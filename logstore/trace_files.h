@@ -3,10 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "base/text.h"
 #include "logstore/event.h"
 
 namespace redrive {
@@ -49,6 +54,23 @@ struct TraceFiles {
     return unit != kShortUnits && name == segment_name(unit) ? std::optional(unit) : std::nullopt;
   }
 };
+
+// The directories in that of a trace, or of a volume.
+inline constexpr const char* kTraceDirectories[] = {"events", "files", "images", "payloads", "volumes"};
+inline bool is_directory_of_trace(std::string_view name) {
+  return std::find(std::begin(kTraceDirectories), std::end(kTraceDirectories), name) != std::end(kTraceDirectories);
+}
+
+inline bool is_volume(const std::filesystem::path& directory) {
+  return directory.parent_path().filename() == "volumes" && parse_number(directory.filename().string());
+}
+
+// The volume in which a file of a trace lies; empty if the trace has none.
+inline std::string volume_of(const std::filesystem::path& file) {
+  const std::filesystem::path above = file.parent_path();
+  if (is_volume(above)) return above;
+  return is_volume(above.parent_path()) ? above.parent_path().string() : std::string();
+}
 
 // The suffix of a trace's directory while it is being removed. Such directories are not listed; another `rm` of the
 // trace continues the removal.

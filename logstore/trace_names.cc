@@ -33,15 +33,27 @@ uint64_t number_of(const std::string& text, const std::string& name) {
   return error == std::errc() && end == last ? number : 0;
 }
 
-std::vector<std::string> directories_in(const std::string& home) {
+// None if there is no such directory.
+Result<std::vector<std::string>> directories_in(const std::string& home) {
   std::vector<std::string> names;
   std::error_code error;
   for (std::filesystem::directory_iterator it(home, error), end; !error && it != end; it.increment(error)) {
     const std::string entry = it->path().filename();
-    if (entry != kLatest && is_directory(it->path())) names.push_back(entry);
+    if (entry != kLatest && is_directory(it->path().string())) names.push_back(entry);
   }
+  if (error && error != std::errc::no_such_file_or_directory) return Error{home + ": " + error.message()};
   std::sort(names.begin(), names.end());
   return names;
+}
+
+// The longest part of a program's name that a trace is called by. More follows: "-12.removing".
+std::string shortened(std::string name) {
+  constexpr size_t kLongest = 200;
+  if (name.size() <= kLongest) return name;
+  size_t size = kLongest;
+  while (size > 0 && (static_cast<unsigned char>(name[size]) & 0xc0) == 0x80) --size;  // not within a character
+  name.resize(size);
+  return name;
 }
 
 Result<std::string> made_trace_home() {
@@ -74,10 +86,11 @@ Result<Fd> lock_trace_names() {
 
 Result<std::string> new_trace_directory(const std::string& program) {
   ASSIGN_OR_RETURN(const std::string home, made_trace_home());
-  std::string name = std::filesystem::path(program).filename();
+  std::string name = shortened(std::filesystem::path(program).filename());
   if (name.empty() || name == "." || name == "..") name = "trace";
+  ASSIGN_OR_RETURN(const auto entries, directories_in(home));
   uint64_t highest = 0;
-  for (const auto& entry : directories_in(home)) highest = std::max(highest, number_of(entry, name));
+  for (const auto& entry : entries) highest = std::max(highest, number_of(entry, name));
   return fmt::format("{}/{}-{}", home, name, highest + 1);
 }
 
@@ -117,9 +130,10 @@ Result<std::string> find_trace(const std::string& text) {
   return Error{"no trace '" + text + "', neither as a path nor in " + home + "; `redrive ls` lists the traces"};
 }
 
-std::vector<std::string> list_traces() {
+Result<std::vector<std::string>> list_traces() {
   const std::string home = trace_home();
-  std::vector<std::string> names = directories_in(home);
+  if (home.empty()) return std::vector<std::string>();
+  ASSIGN_OR_RETURN(std::vector<std::string> names, directories_in(home));
   std::erase_if(names,
                 [&](const std::string& name) { return name.ends_with(kRemoving) || !is_trace(home + "/" + name); });
   return names;

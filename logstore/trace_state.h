@@ -21,6 +21,9 @@ struct Trace::State : TraceFacts {
   bool locked = false;  // by its writer, before the journal was read
   std::vector<std::unique_ptr<Volume>> volumes;
   const Volume& last_volume() const { return *volumes.back(); }
+  // Held while the catalog or the certificate is made: one process at a time. The lock of the trace's directory says
+  // that somebody adds to the trace.
+  Fd lock_derived() const { return storage.lock(storage.exists(files.volumes()) ? files.volumes() : files.events()); }
 
   // What is shown of a unit: its newest volumes, as far back as nothing is missing between them.
   struct Shown {

@@ -175,8 +175,8 @@ struct TraceWriter::State {
 
   Storage& storage;
   const TraceFiles files;
-  const Settings settings;
-  Fd lock;  // tells readers that the recording is under way
+  Settings settings;  // with which volumes begin
+  Fd lock;            // tells readers that the recording is under way
   FirstError first_error;
   SpareBlocks spare;
   FileStoreWriter copies;
@@ -205,7 +205,6 @@ TraceWriter::~TraceWriter() {
 
 Result<std::unique_ptr<TraceWriter>> TraceWriter::create(const std::string& directory, const Settings& settings,
                                                          Storage& storage, FileCache* cache, bool in_volumes) {
-  if (storage.exists(directory)) return Error{directory + " already exists: choose another directory, or remove it"};
   TRY(storage.make_directory(directory));
   auto state = std::make_unique<State>(storage, directory, settings, cache);
   const TraceFiles& files = state->files;
@@ -346,8 +345,9 @@ Result<void> TraceWriter::finish(const RecordingEnd& end) {
 
 bool TraceWriter::in_volumes() const { return state_->numbered; }
 
-Result<void> TraceWriter::begin_volume() {
+Result<void> TraceWriter::begin_volume(const Settings* changed) {
   TRY(state_->first_error.outcome());
+  if (changed) state_->settings = *changed;
   const std::string directory = state_->files.volume(state_->current + 1);
   const auto begin = [&]() -> Result<void> {
     TRY(state_->storage.make_directory(directory));

@@ -17,6 +17,12 @@ constexpr EventIndex kLargestNumber = EventIndex{1} << 62;
 
 }  // namespace
 
+bool Settings::has_possible_times() const {
+  constexpr double kLongest_s = 1e9;
+  const auto times = {critical_path_s, checkpoint_period_s, bound_s, restore_cost_s};
+  return std::all_of(times.begin(), times.end(), [](double time_s) { return time_s >= 0 && time_s <= kLongest_s; });
+}
+
 Result<std::unique_ptr<EventBlock>> EventSegment::block_at(const RecordHeader& record, uint64_t item) const {
   std::unique_ptr<EventBlock> block;
   {
@@ -234,10 +240,7 @@ Result<void> Volume::read_journal() {
 Result<void> Volume::take(const RecordHeader& at, const JournalRecord& record) {
   const auto wrong = [&](const std::string& what) { return damage(journal->path(), at.offset, what); };
   if (const auto* r = std::get_if<Settings>(&record)) {
-    constexpr double kLongest_s = 1e9;
-    for (const double time_s : {r->critical_path_s, r->checkpoint_period_s, r->bound_s, r->restore_cost_s}) {
-      if (!(time_s >= 0 && time_s <= kLongest_s)) return wrong("settings with an impossible time");
-    }
+    if (!r->has_possible_times()) return wrong("settings with an impossible time");
     settings = *r;
   } else if (const auto* r = std::get_if<UnitRecord>(&record)) {
     if (r->unit == 0) return wrong("unit 0");

@@ -377,8 +377,10 @@ struct Writer {
     return true;
   }
   bool add_before(uint64_t address, uint64_t length) { return add(address, length, before); }
-  // The caller has made sure that there is room.
-  void add_after(uint64_t address, uint64_t length) { add(address, length, after); }
+  // The caller has made sure that there is room; not for what is empty.
+  void add_after(uint64_t address, uint64_t length) {
+    if (length) add(address, length, after);
+  }
   bool need(uint64_t length) {
     if (length > kRingSize) return false;
     room += sizeof(Piece) + padded(length);
@@ -583,6 +585,13 @@ bool describe_connection(Described& d, uint64_t descriptor) {
   return describe_file(d, descriptor);
 }
 
+// Whether this may be the memory of a process, opened by a name by which opens_kernel_file() does not know it. The
+// supervisor then looks what it is.
+bool may_be_memory(const struct stat& info) {
+  constexpr uint64_t kBlock = 1024;  // of procfs (proc_fill_super(), fs/proc/root.c)
+  return info.st_mode == (S_IFREG | S_IRUSR | S_IWUSR) && info.st_blksize == kBlock;
+}
+
 // The call has made a descriptor, or has connected one. True if a description must be added to its record.
 bool note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_known, uint64_t result) {
   const Registers& regs = s.regs;
@@ -608,8 +617,10 @@ bool note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_k
       for (uint64_t i = 0; i < 2; ++i) set_known(s, at<uint32_t>(regs.rdi + i * sizeof(uint32_t)), true);
       return true;
     case NewDescriptor::file: {
-      const uint32_t mode = file_mode(descriptor, Phase::after);
-      record.no_channel = mode && !may_be_channel(mode);
+      struct stat info;
+      const bool found = file_status(descriptor, info, Phase::after);
+      record.no_channel = found && !may_be_channel(info.st_mode);
+      s.stops_behind |= found && may_be_memory(info);
       break;
     }
     case NewDescriptor::no_channel:

@@ -75,7 +75,7 @@ Result<double> replay_s(const Trace& trace, const PredictedReplay& replay, std::
 
 class Keeping {
  public:
-  explicit Keeping(const BoundKeeping& how) : how_(how), progress_(how.progress) {}
+  explicit Keeping(const BoundKeeping& how) : how_(how), progress_(how.progress), pace_(how.known_pace) {}
 
   Result<std::optional<Certificate>> run(const Trace& given) {
     if (!given.settings().keeps_bound()) return std::optional<Certificate>();
@@ -103,7 +103,7 @@ class Keeping {
  private:
   ReplayCosts costs(const Trace& trace) const {
     ReplayCosts costs = costs_of(trace, static_cast<uint32_t>(how_.jobs));
-    costs.pace = pace_;
+    if (pace_.measured > 0) costs.pace = pace_;
     return costs;
   }
 

@@ -14,6 +14,7 @@ struct BoundKeeping {
   bool in_process = true;
   bool repairs = true;    // adds what late replays need; otherwise the certificate says which ones are late
   bool progress = false;  // standard error is a terminal
+  Pace known_pace = {};   // that was measured for the trace before it was changed
 };
 
 // Predicts the replay of every interval; none if the trace promises no bound. If some are late, or nearly, replays are

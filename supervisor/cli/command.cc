@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace redrive {
 
 Error usage_error(const std::string& command, const std::string& what) {
-  return Error{fmt::format("{}: {} (redrive {} --help)", command, what, command), Status::usage};
+  return Error{fmt::format("{}: {} (redrive {} --help)", command, printable(what), command), Status::usage};
 }
 
 Result<std::string> Command::only_trace(const Arguments& arguments) const {

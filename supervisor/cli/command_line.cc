@@ -12,6 +12,7 @@
 #include <span>
 
 #include "base/assert.h"
+#include "base/text.h"
 #include "supervisor/cli/commands.h"
 #include "supervisor/cli/completion.h"
 
@@ -121,6 +122,9 @@ Parser::Parser(const std::string& name) {
 
 bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
 
+// Also as the value in --option=value.
+bool is_empty(const std::string& word) { return word.empty() || (word.starts_with("--") && word.ends_with('=')); }
+
 std::unique_ptr<Command> print(std::string text) { return std::make_unique<PrintCommand>(std::move(text)); }
 
 Result<std::unique_ptr<Command>> Parser::parse(std::vector<std::string> words) {
@@ -134,12 +138,14 @@ Result<std::unique_ptr<Command>> Parser::parse(std::vector<std::string> words) {
                                   [&](const Entry& each) { return each.command->text().name == name; });
   if (is_option(name)) {
     if (name != "--help" && name != "-h" && name != "--version") {
-      return Error{fmt::format("unknown option '{}' (redrive --help)", name), Status::usage};
+      return Error{fmt::format("unknown option '{}' (redrive --help)", printable(name)), Status::usage};
     }
   } else if (entry == entries_.end()) {
-    return Error{fmt::format("unknown command '{}' (redrive --help lists the commands)", name), Status::usage};
+    return Error{fmt::format("unknown command '{}' (redrive --help lists the commands)", printable(name)),
+                 Status::usage};
   } else {
     entry->arguments.cut_rest(words);
+    if (std::any_of(words.begin(), words.end(), is_empty)) return usage_error(name, "an argument is empty");
   }
 
   std::reverse(words.begin(), words.end());  // in the order that CLI11 expects

@@ -67,12 +67,19 @@ _redrive() {{
   case $command in
 {options}  esac
   if [[ $cur != -* ]]; then
-    list=$({traces})
-    case $command in {with_units}) list+=" $({units})" ;; esac
     _filedir -d
+    _redrive_names < <({traces})
+    case $command in {with_units}) _redrive_names < <({units}) ;; esac
   fi
   COMPREPLY+=($(compgen -W "$list" -- "$cur"))
   __ltrim_colon_completions "$cur"
+}}
+# Names from traces, a line each. compgen -W would execute what they hold.
+_redrive_names() {{
+  local name
+  while IFS= read -r name; do
+    [[ $name != "$cur"* ]] || COMPREPLY+=("$(printf %q "$name")")
+  done
 }}
 # Where record's command begins: at the first word that is neither an option nor the value of one.
 _redrive_command() {{

@@ -60,7 +60,7 @@ Result<int> export_images(const CheckpointOptions& options) {
   how.images = images.get();
   if (options.breaks.empty() && !options.live) how.only = how.events.front().unit;
   ASSIGN_OR_RETURN(Revival revival, Revival::make(*trace, how));
-  for (const std::string& note : revival.notes()) notice("{}", printable(note));
+  for (const std::string& note : revival.notes()) notice("{}", note);
   TRY(revival.dump(criu));
   TRY(images->finish());
   if (options.json) {

@@ -57,9 +57,10 @@ bool matches(const Listed& listed, const ListOptions& options) {
   return std::chrono::nanoseconds(listed.started_unix_ns) >= since;
 }
 
-std::vector<Listed> listed_traces(const ListOptions& options) {
+Result<std::vector<Listed>> listed_traces(const ListOptions& options) {
+  ASSIGN_OR_RETURN(const auto names, list_traces());
   std::vector<Listed> all;
-  for (const auto& name : list_traces()) {
+  for (const auto& name : names) {
     Listed listed{name, Trace::open((std::filesystem::path(trace_home()) / name).string()), 0};
     if (listed.opened) listed.started_unix_ns = listed.trace().settings().started_unix_ns;
     if (matches(listed, options)) all.push_back(std::move(listed));
@@ -132,7 +133,7 @@ std::vector<std::string> to_cells(const Listed& listed, bool utc) {
 Result<int> list_traces_command(const ListOptions& options) {
   const std::string home = trace_home();
   if (home.empty()) return no_trace_home();
-  const auto all = listed_traces(options);
+  ASSIGN_OR_RETURN(const auto all, listed_traces(options));
   if (options.json) {
     Json rows = Json::array();
     for (const auto& listed : all) rows.push_back(to_json(listed));
@@ -364,6 +365,7 @@ class ListCommand : public CommandWith<ListOptions> {
   Result<void> finish(const Arguments& arguments) override {
     ASSIGN_OR_RETURN(const std::string trace, only_trace(arguments));
     if (arguments.has_words()) options_.trace = trace;
+    if (options_.times && (!options_.trace || options_.at)) return usage("--times needs a TRACE, and no --at");
     if (options_.checkpoints && (options_.at || options_.times || options_.utc || options_.filters())) {
       return usage("--checkpoints cannot be combined with --at, --times, --utc, -n, --since or --failed");
     }

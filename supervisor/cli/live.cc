@@ -91,7 +91,7 @@ class LiveCommand : public CommandWith<LiveOptions> {
       how.first = FirstWanted{at.front(), sender};
     }
     ASSIGN_OR_RETURN(Revival revival, Revival::make(*trace, how));
-    for (const std::string& note : revival.notes()) notice("{}", printable(note));
+    for (const std::string& note : revival.notes()) notice("{}", note);
     for (const auto& process : revival.processes()) {
       notice("unit {} ({}) lives from event {} on: process {}, {} for itself", process.unit,
              printable(trace->unit_name(process.unit)), process.event, process.host_pid, process.pid);

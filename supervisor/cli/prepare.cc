@@ -142,8 +142,15 @@ Result<Target> target_of(const Trace& trace, const PrepareOptions& options) {
   if (!restore_s) {
     ASSIGN_OR_RETURN(restore_s, measure_spawn_s());
   }
-  const auto tuning =
-      tune({options.tuning, (target.policy->parameters & kCores) != 0}, target.settings.bound_s, *restore_s);
+  TuningRequest wanted{options.tuning, (target.policy->parameters & kCores) != 0};
+  // What was chosen for this bound and policy holds.
+  const bool same = trace.settings().keeps_bound() && target.settings.bound_s == trace.settings().bound_s &&
+                    policy_text(*target.policy, target.parameters) == trace.settings().policy;
+  if (same && options.tuning == TuningRule::promise && trace.settings().critical_path_s > 0) {
+    wanted.critical_path_s = trace.settings().critical_path_s;
+    wanted.period_s = trace.settings().checkpoint_period_s;
+  }
+  const auto tuning = tune(wanted, target.settings.bound_s, *restore_s);
   // It is not the user's mistake if the trace's own bound cannot be kept.
   if (!tuning) return options.bound_s ? tuning.error() : Error{tuning.error().message};
   target.tuning = *tuning;
@@ -175,6 +182,7 @@ Result<Taken> add(const Trace& trace, const Missing& missing, const Settings& se
 bool is_prepared(const Trace& trace, const Settings& wanted) {
   const Settings& settings = trace.settings();
   if (settings.bound_s != wanted.bound_s || settings.policy != wanted.policy) return false;
+  if (settings.critical_path_s != wanted.critical_path_s) return false;
   const auto certificate = certificate_of(trace);
   return certificate && *certificate && (*certificate)->is_kept();
 }
@@ -185,6 +193,7 @@ Result<int> prepare(const PrepareOptions& options) {
   ASSIGN_OR_RETURN(const Target target, target_of(*trace, options));
   ASSIGN_OR_RETURN(const auto isolated, find_units(*trace, options.isolate));
   ASSIGN_OR_RETURN(const auto chosen, choose_checkpoints(*trace, target.settings.bound_s, target.tuning));
+  const auto known = certificate_of(*trace);
   const auto policy = target.policy->make(target.parameters);
   Missing missing;
   if (!isolated.empty() || !is_prepared(*trace, target.settings)) {
@@ -193,7 +202,8 @@ Result<int> prepare(const PrepareOptions& options) {
   const bool progress = options.progress && !options.json;
   ASSIGN_OR_RETURN(const Taken taken, add(*trace, missing, target.settings, options, progress));
   const bool repairs = !options.no_repair && options.tuning == TuningRule::promise;
-  const BoundKeeping keeping{options.jobs, options.in_process, repairs, progress};
+  BoundKeeping keeping{options.jobs, options.in_process, repairs, progress};
+  if (known && *known) keeping.known_pace = (*known)->pace;
   ASSIGN_OR_RETURN(const auto prepared, Trace::open(directory));
   ASSIGN_OR_RETURN(const auto certificate, keep_bound(*prepared, keeping));
   if (certificate && !certificate->is_kept()) {

@@ -68,7 +68,8 @@ constexpr uint64_t kLeastKept = 1 << 20;  // bytes
 
 TuningRequest wanted_tuning(const RecordOptions& options, const PolicyInfo& policy) {
   const bool for_processors = (policy.parameters & kCores) != 0;
-  return {options.tuning, for_processors, options.critical_path_s, options.checkpoint_period_s};
+  const bool for_path = (policy.parameters & kCriticalPath) != 0;
+  return {options.tuning, for_processors, for_path, options.critical_path_s, options.checkpoint_period_s};
 }
 
 Result<Tuning> tuning_of(const RecordOptions& options, const PolicyInfo& policy) {
@@ -231,7 +232,7 @@ Result<Fd> output_file(const RecordOptions& options) {
 
 // What is left of a bound for memory, if T follows from it (RecorderLimits).
 double restore_budget_s(const RecordOptions& options, double bound_s, const Tuning& tuning) {
-  const bool promises = options.tuning == TuningRule::promise && !options.virtual_checkpoints;
+  const bool promises = options.tuning == TuningRule::promise && options.promises_bound;
   return promises && !options.checkpoint_period_s ? bound_s - tuning.restore_s : 0;
 }
 
@@ -241,11 +242,12 @@ Result<void> change_bound(Recorder& recorder, const RecordOptions& options, doub
   if (options.policy == "none") return Error{"its policy keeps nothing, whatever the bound is"};
   ASSIGN_OR_RETURN(const PolicyInfo* policy, find_policy(options.policy));
   ASSIGN_OR_RETURN(const Tuning tuning, tune(wanted_tuning(options, *policy), bound_s, settings.restore_cost_s));
-  TRY(recorder.live().set_limits(nanoseconds(tuning.critical_path_s), nanoseconds(tuning.period_s),
-                                 restore_budget_s(options, bound_s, tuning)));
-  settings.bound_s = bound_s;
-  settings.critical_path_s = tuning.critical_path_s;
-  settings.checkpoint_period_s = tuning.period_s;
+  Settings changed = settings;
+  changed.bound_s = bound_s;
+  changed.critical_path_s = tuning.critical_path_s;
+  changed.checkpoint_period_s = tuning.period_s;
+  TRY(recorder.live().set_limits(changed, restore_budget_s(options, bound_s, tuning)));
+  settings = changed;
   return {};
 }
 
@@ -363,7 +365,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
   settings.policy = policy_text(*info, parameters);
   settings.critical_path_s = tuning.critical_path_s;
   settings.checkpoint_period_s = tuning.period_s;
-  settings.bound_s = options.virtual_checkpoints ? 0 : options.bound_s;
+  settings.bound_s = options.promises_bound ? options.bound_s : 0;
   settings.restore_cost_s = tuning.restore_s;
   settings.command = subject.command;
   if (char* cwd = getcwd(nullptr, 0)) {
@@ -576,12 +578,16 @@ class RecordCommand : public CommandWith<RecordOptions> {
   Result<void> finish(const Arguments& arguments) override {
     if (options_.pid && !options_.command.empty()) return usage("--pid cannot be combined with a command");
     if (!options_.pid && options_.command.empty()) return usage("no command to record");
+    if (!options_.pid && options_.command.front().empty()) return usage("the name of the command is empty");
     if (!options_.pid && arguments.count("--for") > 0) return usage("--for needs --pid");
     for (const char* option : {"--wait", "--transport", "--processors-seen", "--interception"}) {
       if (options_.pid && arguments.count(option) > 0) {
         return usage(fmt::format("{} cannot be combined with --pid", option));
       }
     }
+    // A policy that keeps nothing promises nothing, unless somebody asks for it.
+    const bool asked = arguments.count("--bound") + arguments.count("--require-bound") > 0;
+    options_.promises_bound = !options_.virtual_checkpoints && (options_.policy != "none" || asked);
     if (options_.virtual_checkpoints) {
       for (const char* option :
            {"--bound", "--policy", "--critical-path", "--tuning", "--no-repair", "--require-bound"}) {

@@ -31,7 +31,8 @@ struct RecordOptions {
   unsigned processors = 0;                    // on which the programs may run; 0: all
   unsigned processors_seen = 0;               // that the programs see; 0: those that exist
   CheckpointEngine::Kind checkpoint_engine = CheckpointEngine::Kind::automatic;
-  bool virtual_checkpoints = false;          // the first of four phases: `prepare` does the rest
+  bool virtual_checkpoints = false;  // the first of four phases: `prepare` does the rest
+  bool promises_bound = true;
   Transport transport = Transport::sockets;  // for runtimes that otherwise share memory
   bool no_repair = false;                    // of what keeps replays from the bound
   bool require_bound = false;                // fail if one does not

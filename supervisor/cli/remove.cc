@@ -95,7 +95,8 @@ Result<fs::path> trace_directory(const std::string& text) {
 Result<void> renew_latest() {
   std::string newest;
   int64_t newest_started = 0;
-  for (const auto& name : list_traces()) {
+  ASSIGN_OR_RETURN(const auto names, list_traces());
+  for (const auto& name : names) {
     const std::string directory = fs::path(trace_home()) / name;
     const auto trace = Trace::open(directory);
     if (!trace || trace.value()->settings().started_unix_ns <= newest_started) continue;

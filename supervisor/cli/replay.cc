@@ -452,7 +452,7 @@ Result<std::unique_ptr<RestoreEngine>> engine_of(const ReplayOptions& options) {
 
 void say_if_recorded_on(const Trace& trace) {
   if (!trace.recording()) return;
-  notice("{} is still being recorded; what has been written so far is re-driven", printable(trace.directory()));
+  notice("{} is still being recorded; what has been written so far is re-driven", trace.directory());
 }
 
 std::unique_ptr<Command> make_replay_command() { return std::make_unique<ReplayCommand>(kReplayText); }

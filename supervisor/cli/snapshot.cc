@@ -31,13 +31,14 @@ Result<std::string> complete(const SessionName& session) {
 
 Result<int> make_snapshot(const SnapshotOptions& options) {
   const auto session = find_session(options.of);
+  const auto known = find_trace(options.of);
   std::string from;
-  if (session) {
+  if (session && is_listed(*session)) {
     ASSIGN_OR_RETURN(from, complete(*session));
+  } else if (known) {
+    from = *known;
   } else {
-    const auto trace = find_trace(options.of);
-    if (!trace) return Error{fmt::format("no session and no trace '{}'; see redrive ps and redrive ls", options.of)};
-    from = *trace;
+    return Error{fmt::format("no session and no trace '{}'; see redrive ps and redrive ls", options.of)};
   }
   // What a recorder is still writing to is not complete, unless it was killed.
   const bool recording = disk().locked(from);

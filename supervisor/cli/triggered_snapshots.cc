@@ -73,14 +73,13 @@ void TriggeredSnapshots::run() {
 }
 
 void TriggeredSnapshots::make(const Triggers::Happened& happened) {
-  const std::string what =
-      fmt::format("at {}, {}", clock_text(unix_ns(happened.at_ns), false), printable(happened.what));
+  const std::string what = fmt::format("at {}, {}", clock_text(unix_ns(happened.at_ns), false), happened.what);
   if (made_ >= most_) {
     if (made_++ == most_) notice("{}; from now on, no snapshots are taken (see --snapshots)", what);
     return;
   }
   if (const auto cut = live_.cut_window(); !cut) {
-    notice("{}; the program has ended: see the end of {}", what, printable(directory_));
+    notice("{}; the program has ended: see the end of {}", what, directory_);
     return;
   }
   std::string directory;
@@ -89,9 +88,9 @@ void TriggeredSnapshots::make(const Triggers::Happened& happened) {
   } while (std::filesystem::exists(std::filesystem::symlink_status(directory)));
   const int status = run_redrive({"redrive", "snapshot", directory_, "-o", directory});
   if (status == 0) {
-    notice("{}: snapshot in {}", what, printable(directory));
+    notice("{}: snapshot in {}", what, directory);
   } else {
-    notice("{}: there is no snapshot in {}", what, printable(directory));
+    notice("{}: there is no snapshot in {}", what, directory);
   }
 }
 

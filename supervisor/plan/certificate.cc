@@ -38,6 +38,7 @@ double restoring_s(const ReplaySums& sums, uint32_t jobs) {
 ReplayCosts costs_of(const Trace& trace, uint32_t jobs) {
   ReplayCosts costs;
   costs.jobs = std::max(jobs, 1u);
+  costs.pace.start_s = unmeasured_start_s(trace.settings().restore_cost_s);
   costs.restore_s = [&trace](UnitId unit, IntervalIndex interval) { return restore_s(trace, unit, interval); };
   costs.memory_bytes = [&trace](UnitId unit, IntervalIndex interval) { return trace.stored_bytes(unit, interval); };
   return costs;
@@ -114,14 +115,16 @@ std::optional<Certificate> certify_sum(const Trace& trace) {
   Certificate certificate;
   certificate.bound_s = settings.bound_s;
   PredictedReplay& sum = certificate.slowest;
+  double starts_s = 0;
   for (const auto& unit : trace.units()) {
     for (const auto& interval : trace.intervals(unit.unit)) {
       ++certificate.intervals;
       sum.work_s += seconds(interval_extent(trace, unit.unit, interval.interval).cpu_ns);
       sum.restore_s += restore_s(trace, unit.unit, interval.interval);
+      starts_s += unmeasured_start_s(settings.restore_cost_s);
     }
   }
-  sum.predicted_s = sum.work_s + sum.restore_s;
+  sum.predicted_s = sum.work_s + sum.restore_s + starts_s;
   if (sum.predicted_s > kSumOfBound * settings.bound_s) return std::nullopt;
   return certificate;
 }
@@ -144,8 +147,9 @@ bool is_same_promise(const Certificate& a, const Certificate& b) {
 std::string describe_over(const Trace& trace, const Certificate& certificate) {
   if (certificate.is_kept()) return {};
   const PredictedReplay& slowest = certificate.slowest;
-  std::string text = fmt::format("unit {} ({}): re-driving interval {} takes about {}", slowest.unit,
-                                 trace.unit_name(slowest.unit), slowest.interval, format_duration(slowest.predicted_s));
+  std::string text =
+      fmt::format("unit {} ({}): re-driving interval {} takes about {}", slowest.unit,
+                  printable(trace.unit_name(slowest.unit)), slowest.interval, format_duration(slowest.predicted_s));
   if (slowest.intervals > 1) {
     text += fmt::format(" with {}, because {} must be executed for it", counted(certificate.jobs, "job"),
                         counted(slowest.intervals, "interval"));

@@ -15,7 +15,7 @@ namespace redrive {
 // What replays take on a host.
 struct ReplayCosts {
   uint32_t jobs = 1;  // intervals that are executed at a time
-  Pace pace;
+  Pace pace;          // assumed, until it was measured
   std::function<double(UnitId, IntervalIndex)> restore_s;
   std::function<uint64_t(UnitId, IntervalIndex)> memory_bytes;  // that are restored
 };

@@ -293,7 +293,8 @@ Result<PlanResult> DependenceGraph::plan_together(std::span<const PlanRequest> r
   std::vector<Place> requested;
   for (const PlanRequest& request : requests) requested.emplace_back(request.unit, request.interval);
   TRY(read(std::move(requested)));
-  for (;;) {
+  constexpr int kRounds = 16;  // then all is read: each plan is made anew, and a chain of intervals may be very long
+  for (int round = 0;; ++round) {
     PlanResult result = redrive::plan_together(rdg_, requests);
     if (!result.plan) return result;
     std::vector<Place> executed;
@@ -303,6 +304,8 @@ Result<PlanResult> DependenceGraph::plan_together(std::span<const PlanRequest> r
     const size_t before = read_.size();
     TRY(read(std::move(executed)));
     if (read_.size() == before) return result;
+    // What cannot be read elsewhere may not be needed.
+    if (round == kRounds) static_cast<void>(static_cast<bool>(read_all()));
   }
 }
 

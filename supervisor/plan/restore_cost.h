@@ -21,6 +21,9 @@ inline double start_s(double stub_s, size_t mappings, uint64_t memory_bytes) {
   return kStubs * stub_s + kMapping_s * static_cast<double>(mappings) + restore_s(memory_bytes);
 }
 
+// What of that restore_s() below does not have, where nothing was measured.
+inline double unmeasured_start_s(double stub_s) { return start_s(stub_s, 0, 0) - stub_s; }
+
 // Seconds to restore what an interval starts from.
 inline double restore_s(const Trace& trace, UnitId unit, IntervalIndex interval) {
   return trace.settings().restore_cost_s + restore_s(trace.stored_bytes(unit, interval));

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/units.h"
+
 namespace redrive {
 namespace {
 
@@ -30,7 +32,21 @@ Result<Tuning> tune(const TuningRequest& wanted, double bound_s, double restore_
   tuning.restore_s = restore_s;
   tuning.critical_path_s = wanted.critical_path_s.value_or(parts.path * (bound_s - unavoidable_s));
   tuning.period_s = wanted.period_s.value_or(parts.period * tuning.critical_path_s);
-  if (tuning.critical_path_s <= 0 || (!wanted.period_s && tuning.period_s < kLeastPeriod_s)) {
+  const bool too_close = !wanted.period_s && tuning.period_s < kLeastPeriod_s;
+  if (too_close && wanted.critical_path_s) {
+    return Error{
+        fmt::format("a critical path of {} cannot be kept here, by checkpoints at least {} apart; the shortest "
+                    "that can is {}",
+                    format_duration(*wanted.critical_path_s), format_duration(kLeastPeriod_s),
+                    format_duration(kLeastPeriod_s / parts.period)),
+        Status::usage};
+  }
+  if (wanted.for_path && tuning.critical_path_s > 0 && tuning.period_s > tuning.critical_path_s) {
+    return Error{fmt::format("a critical path of {} cannot be kept by checkpoints that are {} apart",
+                             format_duration(tuning.critical_path_s), format_duration(tuning.period_s)),
+                 Status::usage};
+  }
+  if (tuning.critical_path_s <= 0 || too_close) {
     return Error{fmt::format("a bound of {:g} s cannot be kept here; the shortest that can is {:.3g} s", bound_s,
                              kLeastPeriod_s / parts.period / parts.path + unavoidable_s),
                  Status::usage};

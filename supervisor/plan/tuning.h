@@ -21,6 +21,7 @@ struct Tuning {
 struct TuningRequest {
   TuningRule rule = TuningRule::promise;
   bool for_processors = false;  // the policy promises the time on a number of processors, not only the longest path
+  bool for_path = false;        // the policy promises one of these at all
   std::optional<double> critical_path_s = std::nullopt;  // given, not derived
   std::optional<double> period_s = std::nullopt;
 };

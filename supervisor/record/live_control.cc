@@ -62,11 +62,13 @@ Result<LiveControl::Taken> LiveControl::checkpoint() {
   return taken;
 }
 
-Result<void> LiveControl::set_limits(uint64_t critical_path_ns, uint64_t period_ns, double restore_budget_s) {
+Result<void> LiveControl::set_limits(const Settings& settings, double restore_budget_s) {
+  const uint64_t period_ns = nanoseconds(settings.checkpoint_period_s);
   bool changed = false;
   TRY(ask([&]() REQUIRES(recorded) {
-    changed = policy_.set_limits(critical_path_ns, period_ns);
+    changed = policy_.set_limits(nanoseconds(settings.critical_path_s), period_ns);
     if (!changed) return;
+    if (window_.exists()) window_.cut(&settings);
     limits_.checkpoint_period_ns = period_ns;
     limits_.restore_budget_s = restore_budget_s;
     for (const auto& [id, unit] : tracees_.units()) checkpointer_.request(*unit);

@@ -59,7 +59,7 @@ class LiveControl {
 
   // Changes C and T (policy.h) and RecorderLimits::restore_budget_s, and has all units take a checkpoint: the policy's
   // promise holds with them for the intervals that begin then. Fails if the policy cannot change them.
-  Result<void> set_limits(uint64_t critical_path_ns, uint64_t period_ns, double restore_budget_s);
+  Result<void> set_limits(const Settings& settings, double restore_budget_s);
 
   // Completes what was recorded up to now: it can then be copied while the recording goes on in another volume of the
   // trace. Returns the number of units for which this was not possible. Both fail if all of the recording is kept.

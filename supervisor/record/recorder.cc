@@ -17,7 +17,6 @@ constexpr auto kLeaving = 100ms;  // time for the others to end when the program
 constexpr auto kShortestTick = 1ms;
 constexpr auto kCrowdedTick = 4ms;  // while several units compute
 constexpr Clock::duration kLongestTick = 1s, kLongestTickForTriggers = 250ms;
-constexpr double kForever_s = 1e9;
 constexpr auto kShortestLook = 2ms;
 constexpr int kLooksInPeriod = 50;  // at units' clocks in a checkpoint period, if there are not more ticks
 
@@ -61,12 +60,13 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       preempter_(tracer_, calls_, limits_, arena_.get(), findings_, control_, intervals_, capture_, copies_,
                  checkpointer_, signals_, ends_, turns_, handler_),
       forced_(tracer_, calls_, findings_),
-      woken_(tracer_, stops_, control_),
+      woken_(tracer_, limits_, stops_, control_),
       traps_(arena_.get(), answers_, control_, events_, patching_, forced_, stopped_calls_),
       signals_(tracer_, findings_, control_, intervals_, gate_stops_, traps_, forced_, ends_, turns_, handler_),
       events_(limits_, messages_, findings_, object_sharing_, outside_, layout_, foreign_, forced_, woken_,
               packet_rings_),
-      gate_stops_(tracer_, messages_, arena_.get(), control_, served_, signals_, turns_, stopped_calls_),
+      gate_stops_(tracer_, messages_, arena_.get(), control_, served_, signals_, woken_, foreign_, turns_,
+                  stopped_calls_),
       full_rings_(tracer_, messages_, arena_.get(), control_, checkpointer_, served_),
       joiner_(tracer_, writer_, intervals_, ends_, placer_, turns_),
       births_(tracer_, stops_, placement_, messages_, arena_.get(), tracees_, control_, intervals_, checkpointer_,
@@ -76,7 +76,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       ends_(tracer_, stops_, writer_, triggers_, tracees_, findings_, control_, intervals_, checkpointer_, events_,
             private_views_, outside_, foreign_, gate_stops_, signals_, joiner_, turns_),
       placer_(tracer_, placement_, processors_, tracees_),
-      traced_(tracees_, findings_, control_, capture_, events_),
+      traced_(limits_, tracees_, findings_, control_, capture_, events_),
       adapted_(calls_, adapted_files_, tracees_, findings_, control_),
       locks_(tracer_),
       confined_(tracer_, findings_, control_, events_, signals_, ends_, stopped_calls_),
@@ -88,7 +88,8 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
                      private_views_, object_sharing_, layout_, foreign_, signals_, forced_, woken_, joiner_, births_,
                      ends_, placer_, traced_, adapted_, packet_rings_, locks_, confined_, native_, turns_),
       handler_(tracer_, arena_.get(), tracees_, control_, copies_, checkpointer_, served_, full_rings_, gate_stops_,
-               patching_, outside_, signals_, traps_, preempter_, births_, programs_, ends_, turns_, stopped_calls_),
+               patching_, outside_, signals_, traps_, preempter_, births_, programs_, ends_, turns_, stopped_calls_,
+               woken_),
       window_(tracer_, writer_, limits_, messages_, images_, tracees_, checkpointer_),
       rest_(tracer, tracees_, images_, intervals_, gate_stops_),
       live_(tracer_, policy, limits_, messages_, tracees_, checkpointer_, ends_, window_),
@@ -134,7 +135,7 @@ RecordingEnd Recorder::run(const Tell& tell) {
   bool told = false;
   next_tick_ = next_look_ = started + kTick;
   if (limits_.attached_for_s > 0) {
-    const std::chrono::duration<double> attached_for(std::min(limits_.attached_for_s, kForever_s));
+    const std::chrono::duration<double> attached_for(limits_.attached_for_s);
     lets_go_at_ = started + std::chrono::duration_cast<Clock::duration>(attached_for);
   }
   while (!tracees_.threads().empty()) {

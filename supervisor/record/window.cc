@@ -48,9 +48,9 @@ bool Window::is_due() const {
   return large || (old && events > 0);
 }
 
-TraceWriter::VolumeNumber Window::cut() {
+TraceWriter::VolumeNumber Window::cut(const Settings* changed) {
   messages_.write_channels();
-  if (!writer_.begin_volume()) return newest();  // the writer keeps the error, and the recording ends
+  if (!writer_.begin_volume(changed)) return newest();  // the writer keeps the error, and the recording ends
   messages_.write_open_channels();
   began_ = tracer_.now();
   beginning_.reset();

@@ -35,7 +35,8 @@ class Window {
   // At each tick.
   void look();
   // Begins a volume now, and returns its number. What was recorded before is complete when complete() says so.
-  TraceWriter::VolumeNumber cut();
+  // `changed`: as in TraceWriter::begin_volume().
+  TraceWriter::VolumeNumber cut(const Settings* changed = nullptr);
   // Whether all units go on in this volume or a newer one. Finishes those that they have left.
   bool complete(TraceWriter::VolumeNumber volume);
   size_t units_before(TraceWriter::VolumeNumber volume) const { return before(volume).size(); }  // how many do not yet

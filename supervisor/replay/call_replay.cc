@@ -128,11 +128,13 @@ Result<Step> CallReplay::leave(RedrivenThread& thread, EventIndex index, const E
     if (!from_bytes(event.registers->general, thread.regs))
       return Error{"an event holds no registers", Status::damaged};
     thread.regs.orig_rax = ~0ull;
-    if (!event.registers->xstate.empty()) set_xstate(thread.tid, event.registers->xstate);
-    redriving_.gates.set_regs(thread, thread.regs);
+    const Bytes& xstate = event.registers->xstate;
+    if (!xstate.empty() && !set_xstate(thread.tid, xstate)) return errno_error("cannot set extended registers");
+    if (!redriving_.gates.set_regs(thread, thread.regs)) return errno_error("cannot set registers");
     return Step::as_recorded();
   }
   if (row && executes(*row) && event.result == 0) {
+    TRY_STEP(effects_.write_memory(thread, index, event));
     redriving_.forget_process(thread.process);
     return Step::as_recorded();
   }

@@ -84,7 +84,8 @@ Result<Step> EventReplay::replay_signal(RedrivenThread& thread, EventIndex index
   }
   TRY_STEP(effects_.write_memory(thread, index, event));
   thread.regs.orig_rax = ~0ull;
-  if (!event.registers->xstate.empty()) set_xstate(thread.tid, event.registers->xstate);
+  const Bytes& xstate = event.registers->xstate;
+  if (!xstate.empty() && !set_xstate(thread.tid, xstate)) return errno_error("cannot set extended registers");
   if (!redriving_.gates.set_regs(thread, thread.regs)) return errno_error("cannot set registers");
   return Step::as_recorded();
 }

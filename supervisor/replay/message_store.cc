@@ -44,10 +44,16 @@ void MessageStore::publish(EventRef event, ForkedChild birth) {
   ASSERT(birth.stub.pid > 0);
   const Lock lock(mutex_);
   ++bearing_;
-  while (born_.size() >= kMostBirths && !stuck_) changed_.wait_for(mutex_, kRecheck);
+  for (size_t taken = taken_over_; born_.size() >= kMostBirths && !stuck_; taken = taken_over_) {
+    // Those that would take them over may not have begun, and may begin only when this interval has ended.
+    if (taken == none_taken_since_ || (!changed_.wait_for(mutex_, kRecheck) && taken == taken_over_)) {
+      none_taken_since_ = taken;
+      break;
+    }
+  }
   --bearing_;
   born_[event] = std::move(birth);
-  changed_.notify_all();
+  if (const auto taker = takers_.find(event); taker != takers_.end()) taker->second->notify_all();
 }
 
 bool MessageStore::available(EventRef event) const {
@@ -63,6 +69,7 @@ bool MessageStore::comes_no_more(EventRef event) const {
 // Has every waiter look again.
 void MessageStore::wake_all() {
   changed_.notify_all();
+  for (const auto& [event, taker] : takers_) taker->notify_all();
   PayloadTable::Hint near = 0;
   for (const EventRef event : awaited_) {
     if (const auto place = payloads_->index(event, near)) payloads_->wake(*place);
@@ -84,15 +91,18 @@ bool MessageStore::wait_for(EventRef event) {
   const auto place = payloads_->index(event);
   const auto entry = awaited_.insert(event);
   if (stuck()) wake_all();
+  Condition born;
+  if (!place) takers_[event] = &born;
   while (!available(event) && !comes_no_more(event) && !stuck()) {
     if (!place) {
-      changed_.wait_for(mutex_, kRecheck);
+      born.wait_for(mutex_, kRecheck);
       continue;
     }
     mutex_.unlock();
     payloads_->await(*place, kRecheck);
     mutex_.lock();
   }
+  if (!place) takers_.erase(event);
   const bool there = available(event);
   stuck_ |= !there && !comes_no_more(event);
   awaited_.erase(entry);
@@ -128,6 +138,7 @@ Result<ForkedChild> MessageStore::birth(EventRef event) {
   }
   ForkedChild birth = std::move(born_.at(event));
   born_.erase(event);
+  ++taken_over_;
   if (bearing_ > 0) changed_.notify_all();
   return birth;
 }

@@ -98,7 +98,11 @@ class MessageStore {
   mutable Mutex mutex_;
   Condition changed_;
   std::map<EventRef, ForkedChild> born_ GUARDED_BY(mutex_);
-  size_t bearing_ GUARDED_BY(mutex_) = 0;       // intervals that wait until fewer are left in born_
+  size_t bearing_ GUARDED_BY(mutex_) = 0;                     // intervals that wait until fewer are left in born_
+  std::map<EventRef, Condition*> takers_ GUARDED_BY(mutex_);  // intervals that wait for these births
+  size_t taken_over_ GUARDED_BY(mutex_) = 0;                  // births
+  // So many births were taken over when none was for a while, though many were left.
+  std::optional<size_t> none_taken_since_ GUARDED_BY(mutex_);
   std::vector<bool> ended_ GUARDED_BY(mutex_);  // by interval
   size_t running_ GUARDED_BY(mutex_) = 0;
   std::multiset<EventRef> awaited_ GUARDED_BY(mutex_);  // one entry for each interval that waits here

@@ -1,5 +1,6 @@
 #include "supervisor/replay/payload_table.h"
 
+#include <fmt/format.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 
 #include "base/page.h"
 #include "interceptors/inprocess/message_ring.h"
+#include "interceptors/payload.h"
 
 namespace redrive {
 namespace {
@@ -38,6 +40,12 @@ Result<std::unique_ptr<PayloadTable>> PayloadTable::make(std::vector<NeededSend>
   const Lock lock(table->mutex_);
   table->receives_.resize(executors.intervals().size());
   if (sends.empty()) return table;
+  for (const NeededSend& send : sends) {
+    if (send.length <= kLongestPayload) continue;
+    return Error{fmt::format("a message of unit {}, event {}, is longer than any that is sent again", send.event.unit,
+                             send.event.event),
+                 Status::damaged};
+  }
   const std::vector<Length> lengths = table->group(std::move(sends), executors);
   TRY(table->lay_out(lengths, keep));
   return table;

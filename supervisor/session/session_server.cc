@@ -1,6 +1,7 @@
 #include "supervisor/session/session_server.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -12,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/notice.h"
+#include "base/units.h"
 #include "supervisor/session/run_directory.h"
 
 namespace redrive {
@@ -209,7 +211,10 @@ int SessionServer::State::set(sd_bus_message* call, const char* what,
                               const std::function<Result<void>(double)>& handler) {
   double seconds = 0;
   if (const int got = systemd().bus_message_read_basic(call, 'd', &seconds); got < 0) return got;
-  if (!(seconds > 0)) return answer_error(call, Error{std::string(what) + " must be longer than 0 s"});
+  if (!(seconds > 0 && seconds <= kLongestDuration_s)) {
+    return answer_error(
+        call, Error{fmt::format("{} must be longer than 0 s, and at most {:.0f} s", what, kLongestDuration_s)});
+  }
   if (const auto done = handler(seconds); !done) return answer_error(call, done.error());
   return answer(call, [](sd_bus_message*) { return Result<void>(); });
 }

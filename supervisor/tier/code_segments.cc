@@ -23,6 +23,8 @@ Bytes contents_of(const Mapping& mapping) {
   struct stat info {};
   if (!file || fstat(file.get(), &info) != 0 || info.st_dev != mapping.device || info.st_ino != mapping.inode)
     return {};
+  // A stranger's file may claim any size.
+  if (lseek(file.get(), 0, SEEK_HOLE) < info.st_size || lseek(file.get(), 0, SEEK_SET) != 0) return {};
   Bytes contents(static_cast<size_t>(info.st_size));
   const ssize_t got = ::read(file.get(), contents.data(), contents.size());
   contents.resize(got < 0 ? 0 : static_cast<size_t>(got));

@@ -8,7 +8,23 @@
 
 static char target[64], vector_target[32];
 
+// By a name that does not say what it is, after many files were opened.
+static void open_from_its_directory(void) {
+  static int counter;
+  for (int i = 0; i < 200; i++) close(MUST(open("/dev/null", O_RDONLY)));
+  const int here = MUST(open(".", O_RDONLY)), directory = MUST(open("/proc/self", O_PATH | O_DIRECTORY));
+  MUST(chdir("/proc/self"));
+  const int memories[] = {MUST(open("mem", O_RDWR)), MUST(openat(directory, "mem", O_RDWR)), MUST(open("task/../mem", O_RDWR))};
+  MUST(fchdir(here));
+  for (int i = 0; i < 60; i++) {
+    CHECK(pwrite(memories[i % 3], &i, sizeof i, (off_t)(uintptr_t)&counter) == sizeof i);
+    CHECK(*(volatile int*)&counter == i);
+    NOTE(counter);
+  }
+}
+
 int main(void) {
+  open_from_its_directory();
   const int memory = MUST(open("/proc/self/mem", O_RDWR));
   CHECK(pwrite(memory, "placed", 6, (off_t)(uintptr_t)target) == 6);
   CHECK(memcmp(target, "placed", 6) == 0);

@@ -573,6 +573,16 @@ def control_characters(ctx):
         outcome = ctx.expect_status(ctx.redrive(*words), 0)
         shown = outcome.stdout + outcome.stderr
         ctx.expect("\x1b" not in shown and "\x07" not in shown, outcome, "shows control characters")
+    # Of a replay that is late, too.
+    late = ctx.traces / "late"
+    shutil.copy(shutil.which("dash") or "/bin/sh", program)
+    computes = "i=0; while [ $i -lt 600000 ]; do i=$((i + 1)); done"
+    told = ctx.expect_status(ctx.redrive("record", "--no-repair", "--policy", "none", "--bound", "150ms", "--checkpoint-period", "10s", "-o", late, "--",
+                                         f"./{name}", "-c", computes, cwd=ctx.work), 0)
+    ctx.expect("cannot be kept" in told.stderr, told, "does not say that replays are late")
+    for outcome in (told, ctx.redrive("check", late), ctx.redrive("stats", late), ctx.redrive("replay", "--all", late)):
+        shown = outcome.stdout + outcome.stderr
+        ctx.expect("\x1b" not in shown and "\x07" not in shown, outcome, "shows control characters")
 
 
 @test("bad_input/no_home")
@@ -602,3 +612,136 @@ def no_home(ctx):
         expect_one_line(ctx, outcome, 125, "cannot be read")
     if os.path.exists("/.local") and not had:
         raise Failure("there is a directory /.local")
+
+
+@test("bad_input/long_times")
+def long_times(ctx):
+    """A time that no reader of a trace would believe is refused before anything is done, and spoils no trace."""
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "true"), 0)
+    for words in (("prepare", "--bound", "300000h", ctx.trace), ("record", "--bound", "300000h", "--", "true"),
+                  ("record", "--critical-path", "99999999999h", "--", "true"), ("record", "--keep", "300000h", "--", "true"),
+                  ("evaluate", "--critical-path", "99999999999h", ctx.trace), ("ls", "--since", "9999-01-01"), ("ls", "--since", "300000h")):
+        expect_one_line(ctx, ctx.redrive(*words, cwd=ctx.work), 2, "too long|not a time")
+    check_trace(ctx)
+    ctx.expect_status(ctx.redrive("prepare", "--bound", "27777h", ctx.trace), 0)
+    check_trace(ctx)
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace.with_name("long"), "--bound", "20000h", "--", "true"), 0)
+    check_trace(ctx, ctx.trace.with_name("long"))
+
+
+@test("bad_input/empty_words")
+def empty_words(ctx):
+    """An empty word, as of a variable that is not set, is no name: nothing is done."""
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "true"), 0)
+    ctx.expect_status(ctx.redrive("record", "--", "true"), 0)
+    for words in (("rm", ""), ("rm", "latest", ""), ("stats", ""), ("replay", ""), ("record", "-o", "", "--", "true"), ("record", "--output=", "--", "true"),
+                  ("record", ""), ("record", "--", ""), ("service", "--root", "", "enable", "x"), ("snapshot", "", "-o", "s")):
+        expect_one_line(ctx, ctx.redrive(*words, cwd=ctx.work), 2, "empty")
+    if len(ctx.json("ls")["traces"]) != 2:
+        raise Failure("something was removed, or recorded")
+    # A name of several lines is shown in one.
+    for words in (("ls\nfoo",), ("--foo\nbar",), ("ls", "--foo\nbar"), ("plan", "foo\nbar")):
+        expect_one_line(ctx, ctx.redrive(*words), (1, 2), "foo.*bar|foo")
+
+
+@test("bad_input/unreachable")
+def unreachable(ctx):
+    """Directories that cannot be looked into are not said to be empty, or to exist already."""
+    if not is_root():
+        raise Skip("not root: cannot become a user to whom they are closed")
+    needs("setpriv")
+    redrive = ctx.directory / "redrive"
+    shutil.copy(ctx.options.redrive, redrive)
+    ctx.expect_status(ctx.redrive("record", "--", "true"), 0)
+    closed = ctx.directory / "closed"
+    (closed / "inside").mkdir(parents=True)
+    closed.chmod(0o700)
+    os.chmod(ctx.directory, 0o755)
+    nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "env", "HOME=/nonexistent")
+    expect_one_line(ctx, ctx.run(*nobody, f"REDRIVE_TRACE_DIR={closed}", redrive, "ls", cwd="/"), 1, "Permission denied")
+    expect_one_line(ctx, ctx.run(*nobody, redrive, "record", "-o", closed / "inside" / "t", "--", "true", cwd="/"), 125, "Permission denied")
+    expect_one_line(ctx, ctx.redrive("record", "-o", closed / ("t" * 300), "--", "true"), 125, "too long")
+    expect_one_line(ctx, ctx.redrive("record", "-o", closed / "inside", "--", "true"), 125, "already exists")
+
+
+@test("bad_input/strange_home")
+def strange_home(ctx):
+    """Links that lead nowhere, among the traces, are no traces, and names of programs may be as long as names can be."""
+    ctx.expect_status(ctx.redrive("record", "--", "true"), 0)
+    home = ctx.run("sh", "-c", "printf %s ${REDRIVE_TRACE_DIR:-$HOME/.local/share/redrive}").stdout
+    os.symlink("loop", os.path.join(home, "loop"))
+    os.symlink("/nonexistent", os.path.join(home, "nowhere"))
+    program = ctx.work / ("é" * 127)
+    shutil.copy("/bin/true", program)
+    ctx.expect_status(ctx.redrive("record", "--", program), 0)
+    ctx.expect_status(ctx.redrive("record", "--", program), 0)
+    listed = [row["name"] for row in ctx.json("ls")["traces"]]
+    if len(listed) != 3 or any("\ufffd" in name for name in listed):
+        raise Failure(f"ls: {listed}")
+    ctx.expect_status(ctx.redrive("rm", *listed), 0)
+
+
+@test("bad_input/linked_volumes")
+def linked_volumes(ctx):
+    """A stranger's trace of several volumes, with links in place of what it consists of: they are not followed, also by a snapshot."""
+    secret = ctx.directory / "secret"
+    secret.mkdir()
+    (secret / "text").write_text("of somebody else, not to be copied")
+    ctx.expect_status(ctx.redrive("record", "--keep", "1m", "-o", ctx.trace, "--", "sh", "-c", "echo ok | cat", cwd=ctx.work), 0)
+
+    def doctored(change):
+        trace = ctx.traces / "stranger"
+        shutil.rmtree(trace, ignore_errors=True)
+        shutil.copytree(ctx.trace, trace, symlinks=True)
+        change(trace, next((trace / "volumes").iterdir()))
+        return trace
+
+    def elsewhere(place):
+        shutil.rmtree(ctx.directory / "elsewhere", ignore_errors=True)
+        place.rename(ctx.directory / "elsewhere")
+        place.symlink_to(ctx.directory / "elsewhere")
+
+    for change in (lambda trace, volume: elsewhere(trace / "volumes"), lambda trace, volume: elsewhere(volume),
+                   lambda trace, volume: elsewhere(volume / "events"), lambda trace, volume: elsewhere(trace / "files")):
+        trace = doctored(change)
+        before = {path: path.stat().st_size for path in (ctx.directory / "elsewhere").rglob("*")}
+        for words in (("prepare", "--bound", "5s", trace), ("snapshot", trace, "-o", ctx.traces / "made"), ("check", trace)):
+            outcome = ctx.redrive(*words)
+            ctx.expect(outcome.status in (1, 3, 4) or (words[0] == "prepare" and (trace / "files").is_symlink()), outcome, "reads what a link leads to")
+            shutil.rmtree(ctx.traces / "made", ignore_errors=True)
+        if before != {path: path.stat().st_size for path in (ctx.directory / "elsewhere").rglob("*")}:
+            raise Failure("what a link leads to has changed")
+
+    def add_links(trace, volume):
+        (volume / "extra").symlink_to(secret / "text")
+        (volume / "more").symlink_to(secret)
+        (volume / "loop").symlink_to(".")
+        (trace / "files" / "extra").symlink_to(secret / "text")
+
+    made = ctx.traces / "made"
+    ctx.expect_status(ctx.redrive("snapshot", doctored(add_links), "-o", made), 0)
+    found = [path for path in made.rglob("*") if path.is_symlink() or (path.is_file() and b"not to be copied" in path.read_bytes())]
+    if found:
+        raise Failure(f"the snapshot has {found}")
+    check_trace(ctx, made)
+
+
+@test("bad_input/completions")
+def completions(ctx):
+    """Names of traces and units, whatever they are, are words for the shell that completes them: it executes nothing."""
+    needs("bash")
+    name = "$(touch${IFS}made)"
+    program = ctx.work / name
+    shutil.copy("/bin/true", program)
+    ctx.expect_status(ctx.redrive("record", "--", "sh", "-c", f"'./{name}'", cwd=ctx.work), 0)
+    ctx.expect_status(ctx.redrive("record", "--", f"./{name}", cwd=ctx.work), 0)
+    script = ctx.work / "complete"
+    script.write_text("_init_completion() { cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=(\"${COMP_WORDS[@]}\") cword=$COMP_CWORD; }\n"
+                      "_filedir() { :; }\n__ltrim_colon_completions() { :; }\n"
+                      f"redrive() {{ '{ctx.options.redrive}' \"$@\"; }}\n" + ctx.redrive("--completion", "bash").stdout +
+                      "COMP_WORDS=(redrive replay '') COMP_CWORD=2\n_redrive\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"
+                      "COMP_WORDS=(redrive st) COMP_CWORD=1 COMPREPLY=()\n_redrive\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n")
+    outcome = ctx.expect_status(ctx.run("bash", script, cwd=ctx.work), 0)
+    words = outcome.stdout.splitlines()
+    ctx.expect("sh-1" in words and any(word.startswith(r"\$\(touch") for word in words) and "stats" in words, outcome, "does not complete names")
+    ctx.expect(not (ctx.work / "made").exists(), outcome, "has executed a name")

@@ -84,7 +84,7 @@ def session_members(session):
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
-                fields = pathlib.Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
+                fields = pathlib.Path(f"/proc/{entry}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
                 if int(fields[3]) == session and (fields[0] != "Z" or len(os.listdir(f"/proc/{entry}/task")) > 1):
                     members.append((int(entry), int(fields[2])))
             except OSError:

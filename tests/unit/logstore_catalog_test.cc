@@ -320,7 +320,7 @@ TEST_CASE("traces are numbered, listed and found by name") {
   std::filesystem::create_directory(home / "other-77");
   CHECK_EQ(new_trace_directory("prog").value(), home / "prog-10");
   CHECK_EQ(new_trace_directory("..").value(), home / "trace-1");
-  CHECK_EQ(list_traces(), std::vector<std::string>{"prog-2", "prog-9"});
+  CHECK_EQ(list_traces().value(), std::vector<std::string>{"prog-2", "prog-9"});
   for (const char* target : {"prog-2", "prog-9"}) {
     REQUIRE(set_latest(home / target));
     CHECK_EQ(std::filesystem::read_symlink(home / "latest"), target);

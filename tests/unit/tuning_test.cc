@@ -33,10 +33,12 @@ TEST_CASE("a bound that is shorter than restores is refused, whatever T is given
   check_refused({TuningRule::promise, true}, 0.1, 0.05);
   for (const bool for_processors : {false, true}) {
     check_refused({TuningRule::promise, for_processors}, 2, 2.5);
-    check_refused({TuningRule::promise, for_processors, {}, 0.1}, 2, 2.5);
-    check_refused({TuningRule::promise, for_processors, {}, 0.1}, 2, 2);
+    check_refused({TuningRule::promise, for_processors, {}, {}, 0.1}, 2, 2.5);
+    check_refused({TuningRule::promise, for_processors, {}, {}, 0.1}, 2, 2);
   }
-  const auto given = tune({TuningRule::promise, true, 1.0, 0.1}, 2, 2.5);
+  check_refused({TuningRule::promise, true, true, 0.05, 0.4}, 10, 0.001);  // T would be longer than C
+  check_refused({TuningRule::promise, true, true, 1e-6}, 10, 0.001);
+  const auto given = tune({TuningRule::promise, true, true, 1.0, 0.1}, 2, 2.5);
   REQUIRE(given);
   CHECK_EQ(given->critical_path_s, 1.0);
 }

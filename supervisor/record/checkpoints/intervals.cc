@@ -78,7 +78,7 @@ void Intervals::note_end_state(const Thread& thread, const user_regs_struct& reg
     }
     if (const auto& own = other->call.timeout.own()) except.push_back({own->at, own->at + sizeof own->timeout});
   }
-  std::vector<Address> pages = sample_pages(process.pid, regs.rsp, except);
+  std::vector<Address> pages = sample_pages(process.shown_as(), regs.rsp, except);
   if (const Gate* gate = process.tier()) {
     std::erase_if(pages, [&](Address page) { return gate->touches(page, page + kPageSize); });
   }

@@ -90,15 +90,7 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
   saved.process = process.serial;
   saved.pid = process.pid;
   saved.brk = process.brk;
-  saved.stack_limit = stack_limit(process.pid);
-  if (process.leader_exited) {
-    // /proc no longer shows the memory of an exited leader, but it shows that of any other thread.
-    const auto& threads = process.unit->threads;
-    const auto alive = std::find_if(threads.begin(), threads.end(), [&](const auto& entry) {
-      return entry.second->process == &process && !entry.second->exited;
-    });
-    ASSIGN_OR_RETURN(process.memory, tracer_.open_memory(alive->second->tid));
-  }
+  saved.stack_limit = stack_limit(process.shown_as());
   if (owner) {
     saved.memory_of = *owner;
     return saved;
@@ -108,7 +100,7 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
   if (known_of != known.end()) {
     saved.mappings = *known_of->second.mappings;
   } else {
-    ASSIGN_OR_RETURN(saved.mappings, read_mappings(process.memory.pid()));
+    ASSIGN_OR_RETURN(saved.mappings, read_mappings(process.shown_as()));
   }
   if (const Gate* gate = process.tier()) {
     std::erase_if(saved.mappings, [&](const Mapping& m) { return gate->owns(m.start, m.end); });
@@ -119,14 +111,14 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
                                        [&](const Mapping& m) { return m.start > vdso.start; }),
                           vdso);
   }
-  TRY(note_growing(process.pid, process.maps_growing, saved.mappings));
-  MappedFiles asked(process.memory.pid());
+  TRY(note_growing(process.shown_as(), process.maps_growing, saved.mappings));
+  MappedFiles asked(process.shown_as());
   MappedFiles& files = known_of != known.end() ? *known_of->second.files : asked;
   for (auto& mapping : saved.mappings) {
     const MappedObject* const object = mapping.shared ? objects_.find(mapping.device, mapping.inode) : nullptr;
     if (object) mapping.shared_object = object->id;
     if (object && object->writable) {
-      if (object->has_file) mapping.object_size = object_size(process.memory.pid(), mapping);
+      if (object->has_file) mapping.object_size = object_size(process.shown_as(), mapping);
     } else if (object && object->copy) {
       mapping.file = object->copy;
     } else if (mapping.inode != 0) {

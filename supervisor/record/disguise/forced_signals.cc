@@ -75,7 +75,7 @@ bool ForcedSignals::undo_forced(Thread& thread, int signal, const user_regs_stru
   }
   if (action.handler == 0 || (!blocked && action.handler != kIgnore)) return true;
   const Memory& memory = thread.process->memory;
-  const Address instruction = vdso_syscall(memory, vdso_address(thread.process->pid));
+  const Address instruction = vdso_syscall(memory, vdso_address(thread.process->shown_as()));
   const Address at = (regs.rsp - kRedZone - sizeof action) & ~Address{15};
   SignalAction covered{};
   if (!instruction || !memory.get(at, covered) || !memory.put(at, action)) {

@@ -152,7 +152,8 @@ void PrivateViews::report_fresh_view(Thread& thread, int64_t result) {
   const bool emptied = thread.call.row->special == Special::madvise && thread.call.args[2] == MADV_DONTNEED;
   const bool grown = thread.call.row->special == Special::mremap && thread.call.args[2] > thread.call.args[1];
   if (!views_changed_ || is_error(result) || (!emptied && !grown)) return;
-  const auto mapping = mapping_of(thread.process->pid, grown ? static_cast<Address>(result) : thread.call.args[0]);
+  const auto mapping =
+      mapping_of(thread.process->shown_as(), grown ? static_cast<Address>(result) : thread.call.args[0]);
   if (!mapping || mapping->shared || mapping->inode == 0) return;
   const MappedObject* const object = objects_.find(mapping->device, mapping->inode);
   if (!object || !object->changed) return;

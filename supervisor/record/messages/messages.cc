@@ -13,9 +13,6 @@
 namespace redrive {
 namespace {
 
-// Larger sends are not held for matching: their receivers' copies are logged.
-constexpr uint64_t kMaxPayload = uint64_t{16} << 20;
-
 // The bytes that a receive has brought, in order. `scratch`: for those that lie in several places.
 std::span<const uint8_t> payload_of(const Event& event, Bytes& scratch) {
   const auto brought = [](const MemoryWrite& write) { return write.from_message(); };
@@ -72,9 +69,11 @@ const Endpoint* Messages::endpoint_of(const Call& call, int fd) {
   // The descriptor is what it was when the call was made: descriptors that are not known here are not closed without a
   // stop, and neither are their connections ended.
   unsettled_ = channels_.resolve(call.pidfd, fd);
-  if (!unsettled_ || !unsettled_->settled()) return unsettled_ ? &*unsettled_ : nullptr;
+  if (!unsettled_) return nullptr;
+  if (!unsettled_->settled() || !Endpoints::remembers(fd)) return &*unsettled_;
   if (call.gate) call.gate->set_known(call.descriptors, fd, true);
-  return &known.set(fd, *unsettled_);
+  known.set(fd, *unsettled_);
+  return known.find(fd);
 }
 
 void Messages::note_connection(const Call& call, int64_t result) {
@@ -135,7 +134,7 @@ void Messages::begin_send(const Call& call, const Place& place, const std::vecto
   uint64_t length = 0;
   for (const auto& span : inputs) length += span.payload ? span.length : 0;
   sending.to = *to;
-  sending.unheld = length > kMaxPayload;
+  sending.unheld = length > kLongestPayload;
   if (sending.unheld) return;
   Bytes payload = read_payload(inputs, call.memory);
   sending.datagrams.clear();

@@ -95,6 +95,7 @@ void Births::born(Thread& parent, pid_t tid) {
     made.objects = process.objects;
     made.private_views = process.private_views;
     made.opens_memory = process.opens_memory;
+    made.dumpable = process.dumpable;
     made.maps_growing = process.maps_growing;
     made.borrows_memory = flags & CLONE_VM;
     if (flags & CLONE_VM) {
@@ -149,15 +150,12 @@ void Births::born(Thread& parent, pid_t tid) {
   if (flags & CLONE_CHILD_SETTID && child->process->unit == &unit) let_write_number(tid);
   control_.resume(parent, Resume::to_syscall_exit);
   if (flags & CLONE_VFORK) turns_.give_up(unit);
-  if (tracees_.take_early(tid)) turns_.take_or_queue(*child, {Thread::Stop::start});
 }
 
 // A child writes its own number when the kernel first runs it, right before its first stop (schedule_tail(),
 // kernel/sched/core.c). Processes that share that memory must find it there after the birth, as in a replay. So the
 // parent stays in the kernel until the child has stopped, or was killed; the child's stop is handled in its turn.
-void Births::let_write_number(pid_t child) {
-  if (!tracees_.is_early(child)) stops_.await(child);
-}
+void Births::let_write_number(pid_t child) { stops_.await(child); }
 
 // Calls of other threads that have not come to their exits may have written into the memory that a child has just got,
 // or not: a replay, which writes at their exits, must know.

@@ -98,8 +98,7 @@ void CallEvents::close_stopped(Thread& thread, int64_t result) {
   layout_.note(thread, result, event);
   note_effects(thread, result, process.memory, event);
   if (result >= 0 && row.new_descriptor == NewDescriptor::file) {
-    // From now on the process's writes are examined.
-    thread.process->opens_memory |= foreign_.memory_behind(process, static_cast<uint64_t>(result)) != 0;
+    foreign_.note_opened(*thread.process, static_cast<uint64_t>(result));
   }
   Messages::forget_closed(message_call(thread, process.memory));
   if (row.new_descriptor == NewDescriptor::connected && process.gate) {

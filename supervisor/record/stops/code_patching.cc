@@ -30,7 +30,7 @@ void CodePatching::keep() {
 // An instruction has stopped the thread, whose address space has a slot: how it can be replaced now.
 std::optional<Patcher::Replacement> CodePatching::replacement(const Thread& thread, Address at, SiteKind kind) {
   const Process& process = *thread.process;
-  auto replacement = patcher_.stopped({process.pid, process.memory, *process.gate}, at, kind);
+  auto replacement = patcher_.stopped({process.shown_as(), process.memory, *process.gate}, at, kind);
   if (replacement && in_use(thread, replacement->window)) return {};
   return replacement;
 }
@@ -78,14 +78,14 @@ bool CodePatching::in_use(const Thread& thread, const AddressRange& code) const 
 
 void CodePatching::apply_plan(Process& process, const Mapping& mapping, const MappedFile& file) {
   if (process.gate && process.gate->slot()) {
-    patcher_.apply_plan({process.pid, process.memory, *process.gate}, mapping, file);
+    patcher_.apply_plan({process.shown_as(), process.memory, *process.gate}, mapping, file);
   }
 }
 
 // Maps memory for trampolines within reach of `near`, if there is a gap. The thread must be rewound afterwards if it is
 // at a syscall's entry, and its registers set if it is elsewhere. Fails if it was killed.
 Result<void> CodePatching::map_trampolines(Thread& thread, Address near) {
-  const auto mapped = mapped_ranges(thread.process->pid);
+  const auto mapped = mapped_ranges(thread.process->shown_as());
   const auto at = mapped ? Gate::gap_near(*mapped, near) : std::nullopt;
   if (!at) return {};
   ASSIGN_OR_RETURN(const int64_t made,
@@ -96,9 +96,9 @@ Result<void> CodePatching::map_trampolines(Thread& thread, Address near) {
 
 bool CodePatching::is_made_by_library(const Thread& thread) {
   const Process& process = *thread.process;
-  const auto caller = mapping_of(process.pid, thread.entry.rip);
+  const auto caller = mapping_of(process.shown_as(), thread.entry.rip);
   if (!caller || !PatchPlans::is_code(*caller)) return false;
-  MappedFiles files(process.pid);
+  MappedFiles files(process.shown_as());
   const MappedFile* const file = files.of(*caller);
   if (!file) return false;
   const bool own = process.gate && process.gate->program == &plans_.program(file->version);
@@ -136,9 +136,9 @@ void CodePatching::answer_again(std::span<const CpuidQuestion> questions) {
 }
 
 void CodePatching::note_question(const Thread& thread, Address at, const CpuidQuestion& question) {
-  const auto code = mapping_of(thread.process->pid, at);
+  const auto code = mapping_of(thread.process->shown_as(), at);
   if (!code) return;
-  MappedFiles files(thread.process->pid);
+  MappedFiles files(thread.process->shown_as());
   if (const MappedFile* const file = files.of(*code)) replacement_.add_question(*file, question);
 }
 

@@ -1,6 +1,8 @@
 #include "supervisor/record/stops/ends.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +46,7 @@ void Ends::end_thread(Thread& thread, bool whole_process) {
   process.end_logged |= last;
   process.leader_exited |= leader;
   thread.exited = true;
+  if (thread.tid == process.shown_as() && !last) show_by_another(process);
   unit.clock.cpu_ns();  // asked for the last time while the process lives
   if (last) {
     intervals_.note_end_state(thread, before_syscall(thread.entry));
@@ -62,6 +65,20 @@ void Ends::end_thread(Thread& thread, bool whole_process) {
   control_.resume(thread, Resume::cont);
   // A leader's end is reported only after its last thread's; the others continue meanwhile.
   if (leader && !last) turns_.give_up(unit);
+}
+
+// /proc no longer shows the memory and the files of a thread that has exited.
+void Ends::show_by_another(Process& process) {
+  const auto& threads = process.unit->threads;
+  const auto other = std::find_if(threads.begin(), threads.end(), [&](const auto& entry) {
+    return entry.second->process == &process && !entry.second->exited;
+  });
+  if (other == threads.end()) return;
+  if (auto memory = tracer_.open_memory(other->second->tid)) process.memory = std::move(*memory);
+  constexpr unsigned kOfThread = O_EXCL;  // PIDFD_THREAD; older kernels than 6.9 do not have it
+  if (Fd pidfd{static_cast<int>(syscall(SYS_pidfd_open, other->second->tid, kOfThread))}) {
+    process.pidfd = std::move(pidfd);
+  }
 }
 
 void Ends::ask_for_exit(Thread& thread) {
@@ -141,7 +158,6 @@ void Ends::note_end_of_process(const Thread& thread, TraceeEnd end, std::optiona
 }
 
 void Ends::ended(pid_t tid, TraceeEnd end) {
-  tracees_.take_early(tid);
   Thread* found = tracees_.find(tid);
   if (!found) return;
   Process& process = *found->process;

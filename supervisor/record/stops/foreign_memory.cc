@@ -25,13 +25,17 @@ namespace redrive {
 
 pid_t ForeignMemory::memory_behind(const Process& process, uint64_t fd) const {
   char name[64] = {};
-  if (readlink(descriptor_path(process.pid, fd).c_str(), name, sizeof name - 1) < 0) return 0;
+  if (readlink(descriptor_path(process.shown_as(), fd).c_str(), name, sizeof name - 1) < 0) return 0;
   const std::filesystem::path path(name);  // /proc/PID/mem or /proc/PID/task/TID/mem
   const std::vector<std::string> parts(path.begin(), path.end());
   const bool of_process = parts.size() == 4 && parts[3] == "mem";
   const bool of_thread = parts.size() == 6 && parts[3] == "task" && parts[5] == "mem";
   if ((!of_process && !of_thread) || parts[1] != "proc") return 0;
   return static_cast<pid_t>(parse_number(parts[2]).value_or(0));
+}
+
+void ForeignMemory::note_opened(Process& process, uint64_t fd) const {
+  process.opens_memory |= memory_behind(process, fd) != 0;
 }
 
 void ForeignMemory::note_written_memory(Thread& thread, uint64_t written, Event& event) {
@@ -56,7 +60,8 @@ void ForeignMemory::note_written_memory(Thread& thread, uint64_t written, Event&
 uint64_t end_of_write(const Thread& thread, uint64_t length, uint64_t size) {
   const SyscallRow& row = *thread.call.row;
   const Process& process = *thread.process;
-  const auto descriptor = DescriptorInfo::read(process.pid, thread.call.args[static_cast<size_t>(row.changed_arg)]);
+  const auto descriptor =
+      DescriptorInfo::read(process.shown_as(), thread.call.args[static_cast<size_t>(row.changed_arg)]);
   if (descriptor.flags & O_APPEND) return size;
   uint64_t end = descriptor.position;
   if (row.change_offset < 0) return end;
@@ -164,7 +169,8 @@ std::vector<AddressRange> ForeignMemory::read_by(const Thread& thread, uint64_t 
       owner = tracees_.find(memory_behind(process, args[0]));
       const bool placed = thread.call.row->number != SYS_read && thread.call.row->number != SYS_readv;
       const bool at_position = !placed || static_cast<int64_t>(args[3]) < 0;  // preadv2(2)
-      if (owner) ranges = up_to(at_position ? DescriptorInfo::read(process.pid, args[0]).position : args[3] + length);
+      if (owner)
+        ranges = up_to(at_position ? DescriptorInfo::read(process.shown_as(), args[0]).position : args[3] + length);
       break;
     }
     default:

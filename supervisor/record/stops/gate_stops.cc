@@ -5,10 +5,12 @@
 #include <algorithm>
 
 #include "supervisor/record/stops/call_events.h"
+#include "supervisor/record/stops/foreign_memory.h"
 #include "supervisor/record/stops/served_calls.h"
 #include "supervisor/record/stops/signal_delivery.h"
 #include "supervisor/record/stops/stopped_calls.h"
 #include "supervisor/record/stops/turns.h"
+#include "supervisor/record/stops/woken_calls.h"
 #include "supervisor/record/tracees/thread_control.h"
 #include "supervisor/tier/registers.h"
 
@@ -111,6 +113,46 @@ bool GateStops::open_in_slot(Thread& thread) {
   return true;
 }
 
+// Whether the thread, which has the baton, has just made the call of its slot, and not another one of the gate's.
+bool GateStops::is_in_call(const Thread& thread, user_regs_struct regs) const {
+  const gate::Slot* const slot = slot_of(thread);
+  if (!slot || regs.rip != arena_->header().executed || slot->phase != gate::Phase::kernel ||
+      thread.process->gate->broken) {
+    return false;
+  }
+  const auto made = syscall_args(regs);
+  const bool same_args = std::equal(made.begin(), made.end(), &slot->regs.rdi);
+  return same_args && (regs.orig_rax == slot->regs.rax || regs.orig_rax == SYS_restart_syscall);
+}
+
+bool GateStops::goes_on(Thread& thread) {
+  user_regs_struct regs;
+  if (!slot_of(thread) || !tracer_.get_regs(thread.tid, regs) || regs.rip != arena_->header().executed) return false;
+  const bool has_baton = !thread.sleeps_in_served_call();
+  if (has_baton && !is_in_call(thread, regs)) return false;
+  const uint64_t number = has_baton ? regs.orig_rax : thread.entry.orig_rax;
+  const auto args = has_baton ? syscall_args(regs) : thread.call.args;
+  const auto result = static_cast<int64_t>(regs.rax);
+  if (!WokenCalls::is_cut_short(static_cast<int64_t>(number), args, thread.process->memory, result)) return false;
+  if (!has_baton) return woken_.goes_on(thread, result);
+  if (!open_in_slot(thread)) return false;
+  slot_of(thread)->asleep = 0;
+  if (woken_.goes_on(thread, result)) {
+    turns_.give_up(*thread.process->unit);
+  } else {
+    leave_with(thread, result);
+  }
+  return true;
+}
+
+// The call, which is in no slot any more, ends with this result.
+void GateStops::leave_with(Thread& thread, int64_t result) {
+  user_regs_struct regs = thread.entry;
+  regs.rax = static_cast<uint64_t>(result);
+  control_.set_regs(thread, regs);
+  stopped_calls_.leave(thread);
+}
+
 // The result with which a call ends that a signal or the recorder has cut short: it says what the kernel does next. The
 // thread is stopped right after the instruction that has made the call; or not yet there, if the slot was taken from it
 // before. Nothing for the gate's own calls, and for one that it has tried without a timeout.
@@ -123,16 +165,10 @@ std::optional<int64_t> GateStops::cut_short_with(const Thread& thread, const use
     if (regs.rip >= at.sleeps && regs.rip < at.executed) return kErestartNoInterrupt;
     return regs.rip == at.executed && interrupted ? std::optional(result) : std::nullopt;
   }
+  if (!interrupted || !is_in_call(thread, regs)) return {};
   const gate::Slot* const slot = slot_of(thread);
-  if (regs.rip != at.executed || !interrupted || !slot || slot->phase != gate::Phase::kernel ||
-      thread.process->gate->broken) {
-    return {};
-  }
   user_regs_struct at_call = regs;
-  const auto made = syscall_args(at_call);
-  const bool same_args = std::equal(made.begin(), made.end(), &slot->regs.rdi);
-  if (!same_args || (regs.orig_rax != slot->regs.rax && regs.orig_rax != SYS_restart_syscall)) return {};
-  const auto* const row = find_row(static_cast<int64_t>(slot->regs.rax), made);
+  const auto* const row = find_row(static_cast<int64_t>(slot->regs.rax), syscall_args(at_call));
   const bool ends = restarts(result) || (row && row->may_block);
   return ends ? std::optional(result) : std::nullopt;
 }
@@ -149,12 +185,12 @@ bool GateStops::end_cut_short(Thread& thread, int signal) {
   }
   thread.woken = true;
   thread.in_hand = signal;
-  user_regs_struct regs = thread.entry;
-  regs.rax = static_cast<uint64_t>(*result);
-  control_.set_regs(thread, regs);
   if (had_baton) {
-    stopped_calls_.leave(thread);
+    leave_with(thread, *result);
   } else {
+    user_regs_struct regs = thread.entry;
+    regs.rax = static_cast<uint64_t>(*result);
+    control_.set_regs(thread, regs);
     turns_.take_or_queue(thread, {Thread::Stop::exit});
   }
   return true;
@@ -169,6 +205,8 @@ void GateStops::woke(Thread& thread, const user_regs_struct& stopped) {
 }
 
 void GateStops::disturb(Thread& thread, bool comes_out, int signal) {
+  const bool seen = signal && comes_out;  // by the program
+  if (!seen && goes_on(thread)) return;
   if (comes_out && end_cut_short(thread, signal)) return;
   user_regs_struct regs;
   if (!tracer_.get_regs(thread.tid, regs)) return;
@@ -201,6 +239,8 @@ void GateStops::at_boundary(Thread& thread, user_regs_struct regs) {
   regs.eflags = regs.r11 = slot.regs.flags;
   tracer_.set_regs(thread.tid, regs);
   thread.process->gate->make_canonical(regs);
+  const SyscallRow* const row = thread.call.row;
+  if (row && row->new_descriptor == NewDescriptor::file) foreign_.note_opened(*thread.process, regs.rax);
   signals_.raise_held(thread);
   control_.resume_user(thread, regs);
 }

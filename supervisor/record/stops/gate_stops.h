@@ -14,19 +14,24 @@ namespace redrive {
 class ThreadControl;
 class ServedCalls;
 class SignalDelivery;
+class WokenCalls;
+class ForeignMemory;
 class Turns;
 class StoppedCalls;
 
 class GateStops {
  public:
   GateStops(Tracer& tracer, Messages& messages, GateArena* arena, ThreadControl& control, ServedCalls& served,
-            SignalDelivery& signals, Turns& turns, StoppedCalls& stopped_calls)
+            SignalDelivery& signals, WokenCalls& woken, ForeignMemory& foreign, Turns& turns,
+            StoppedCalls& stopped_calls)
       : tracer_(tracer),
         messages_(messages),
         arena_(arena),
         control_(control),
         served_(served),
         signals_(signals),
+        woken_(woken),
+        foreign_(foreign),
         turns_(turns),
         stopped_calls_(stopped_calls) {}
 
@@ -40,6 +45,9 @@ class GateStops {
   // Checks from time to time whether a thread sleeps in a served call, and notes since when, but never too early a
   // time.
   void note_sleep(Thread& thread);
+  // A served call that transfers bytes was cut short by what the program does not see: the rest is transferred, as by a
+  // call that stops (WokenCalls). False if the thread is not in such a call. It does not have the baton any more.
+  bool goes_on(Thread& thread);
   // A served call was cut short: it ends like one that stops, with the kernel's result, so that the kernel enters it
   // again or turns it into EINTR as it would have. `signal`: the one that the thread is stopped for, which is delivered
   // then; 0: none. False if the thread is not in such a call. The thread has the baton, or waits for it from now on.
@@ -58,6 +66,8 @@ class GateStops {
  private:
   static void undo_writes(const Process& process);
   bool open_in_slot(Thread& thread);
+  void leave_with(Thread& thread, int64_t result);
+  bool is_in_call(const Thread& thread, user_regs_struct regs) const;
   std::optional<int64_t> cut_short_with(const Thread& thread, const user_regs_struct& regs) const;
 
   Tracer& tracer_;
@@ -66,6 +76,8 @@ class GateStops {
   ThreadControl& control_;
   ServedCalls& served_;
   SignalDelivery& signals_;
+  WokenCalls& woken_;
+  ForeignMemory& foreign_;
   Turns& turns_;
   StoppedCalls& stopped_calls_;
 };

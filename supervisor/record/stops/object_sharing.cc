@@ -30,7 +30,7 @@ constexpr uint64_t kMostInEvent = 16 << 20;  // bytes of contents; more go into 
 std::string path_of(const Process& process, Address address, uint64_t directory) {
   char text[PATH_MAX] = {};
   process.memory.read_some(address, text, sizeof text - 1);
-  const std::string base = fmt::format("/proc/{}", process.pid);
+  const std::string base = fmt::format("/proc/{}", process.shown_as());
   // Names of the caller's own descriptors (proc(5), fd(4)).
   constexpr std::pair<std::string_view, std::string_view> kOwn[] = {{"/proc/self/", "/"},
                                                                     {"/proc/thread-self/", "/"},
@@ -42,7 +42,7 @@ std::string path_of(const Process& process, Address address, uint64_t directory)
   }
   if (text[0] == '/') return base + "/root" + text;
   const bool here = static_cast<int>(directory) == AT_FDCWD;
-  return (here ? base + "/cwd" : descriptor_path(process.pid, directory)) + "/" + text;
+  return (here ? base + "/cwd" : descriptor_path(process.shown_as(), directory)) + "/" + text;
 }
 
 // Where the file that the thread's call changes can be found.
@@ -83,7 +83,7 @@ bool asks_for_sharing(const Thread& thread) {
 // At the exit of a call that has made this shared mapping: its object, which is writable if it can be written through
 // the mapping.
 MappedObject* ObjectSharing::object_mapped(Thread& thread, const Mapping& made) {
-  const pid_t pid = thread.process->pid;
+  const pid_t pid = thread.process->shown_as();
   const bool mmaps = thread.call.row->special == Special::mmap;
   struct stat info {};
   const bool named = mmaps && !(thread.call.args[3] & MAP_ANONYMOUS) &&
@@ -110,7 +110,7 @@ MappedObject* ObjectSharing::object_mapped(Thread& thread, const Mapping& made) 
 Unit* ObjectSharing::unit_to_join(Thread& thread, int64_t result) {
   if (!asks_for_sharing(thread)) return nullptr;
   SharedMappings& known = *thread.process->shared_mappings;
-  const auto made = mapping_of(thread.process->pid, static_cast<Address>(result));
+  const auto made = mapping_of(thread.process->shown_as(), static_cast<Address>(result));
   if (is_error(result) || !made || !made->shared) {
     known.forget();
     return nullptr;
@@ -124,7 +124,7 @@ Unit* ObjectSharing::unit_to_join(Thread& thread, int64_t result) {
 }
 
 std::string ObjectSharing::name_of_mapping(const Thread& thread, int64_t result) {
-  const auto made = mapping_of(thread.process->pid, static_cast<Address>(result));
+  const auto made = mapping_of(thread.process->shown_as(), static_cast<Address>(result));
   return made ? made->name : std::string();
 }
 
@@ -149,7 +149,7 @@ Unit* ObjectSharing::unit_to_join_for_change(Thread& thread) {
 
 void ObjectSharing::map_shared(Thread& thread, Address start, MapSource& source, Event& event) {
   Process& process = *thread.process;
-  const auto made = mapping_of(process.pid, start);
+  const auto made = mapping_of(process.shown_as(), start);
   if (!made) {
     findings_.add_unsure(*process.unit, "a mapping could not be found in /proc");
     return;
@@ -160,7 +160,7 @@ void ObjectSharing::map_shared(Thread& thread, Address start, MapSource& source,
   source.shared_object = object.id;
   process.objects.insert(object.id);
   if (object.has_file) {
-    watch_object(object, descriptor_path(process.pid, thread.call.args[4]));
+    watch_object(object, descriptor_path(process.shown_as(), thread.call.args[4]));
     outside_.expect_writers();
   }
   if (!object.writable) {
@@ -186,9 +186,10 @@ void ObjectSharing::note_contents(Thread& thread, const MappedObject& object, co
     const bool is_it = view.process == &process && view.start <= start && start < view.start + view.length;
     if (!is_it) known.push_back({view.offset, view.end()});
   }
-  Fd file = open_object(process.pid, made);
+  Fd file = open_object(process.shown_as(), made);
   if (!file && object.has_file && thread.call.row->special == Special::mmap) {
-    file = Fd(::open(descriptor_path(process.pid, thread.call.args[4]).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    file =
+        Fd(::open(descriptor_path(process.shown_as(), thread.call.args[4]).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   }
   struct stat info {};
   const bool sized = object.has_file && file && fstat(file.get(), &info) == 0;
@@ -236,7 +237,7 @@ void ObjectSharing::note_contents(Thread& thread, const MappedObject& object, co
 void ObjectSharing::note_growth(Thread& thread, Address start, Event& event) {
   const uint64_t before = thread.call.args[1], now = thread.call.args[2];
   if (now <= before || before == 0 || thread.process->objects.empty()) return;
-  const auto made = mapping_of(thread.process->pid, start);
+  const auto made = mapping_of(thread.process->shown_as(), start);
   const MappedObject* const object = made && made->shared ? objects_.find(made->device, made->inode) : nullptr;
   if (!object || !object->writable) return;
   const uint64_t offset = made->offset + (start - made->start);

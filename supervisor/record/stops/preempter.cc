@@ -133,7 +133,7 @@ void Preempter::go_on(Thread& thread, bool signals) {
 bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
   const Memory& memory = thread.process->memory;
   const Gate* const gate = thread.process->gate.get();
-  const auto mapped = code_mappings(thread.process->pid);
+  const auto mapped = code_mappings(thread.process->shown_as());
   if (!mapped) return false;
   std::optional<Stop> stop;
   const auto run = [&](Resume how) {

@@ -118,6 +118,7 @@ void Programs::executed(pid_t pid, pid_t former_tid) {
     Event& done = former_unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
     if (former_unit.processes.size() > 1) {
       // A vfork child, or a process that shared memory, leaves: its new program is a unit of its own.
+      std::ranges::move(std::exchange(thread.call.written_by_exec, {}), std::back_inserter(done.writes));
       Unit& unit = tracees_.add_unit({former_unit.id, number}, pid);
       done.child_unit = unit.id;
       former_unit.log.close(false);
@@ -141,18 +142,20 @@ void Programs::executed(pid_t pid, pid_t former_tid) {
     }
   }
   process.fds = std::make_shared<FdCache>();
-  process.shares_memory = process.borrows_memory = false;
+  process.shares_memory = process.borrows_memory = process.leader_exited = false;
   process.objects.clear();
   process.private_views.clear();
   process.stays.reset();
   process.shared_mappings = std::make_shared<SharedMappings>();
   process.maps_growing = false;
+  process.dumpable = true;
   process.stand_ins.clear();
   process.written.clear();
   process.packet_rings.clear();
   process.gate.reset();
   process.inherited.reset();
   if (auto memory = tracer_.open_memory(pid)) process.memory = std::move(*memory);
+  process.pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   process.memory_id = tracees_.new_memory();
   process.descriptors = std::make_shared<LocalDescriptors>();
   thread.clear_tid = 0;

@@ -61,4 +61,12 @@ void note_thread_end(const Thread& thread, bool whole_process, Event& event) {
   note_robust_futexes(thread, event);
 }
 
+std::vector<MemoryWrite> written_by_exec(const Process& process) {
+  Event event;
+  for (const auto& [serial, thread] : process.unit->threads) {
+    if (thread->process == &process && !thread->exited) note_thread_end(*thread, true, event);
+  }
+  return std::move(event.writes);
+}
+
 }  // namespace redrive

@@ -10,5 +10,7 @@ namespace redrive {
 
 // Adds to the event what the kernel writes when the thread ends, alone or with its whole process.
 void note_thread_end(const Thread& thread, bool whole_process, Event& event);
+// What the kernel writes when a thread of the process executes a program: all of its threads leave the memory.
+std::vector<MemoryWrite> written_by_exec(const Process& process);
 
 }  // namespace redrive

@@ -32,6 +32,9 @@ void set_at_exit(user_regs_struct& regs, const gate::Record& record, Address sit
   regs.fs_base = record.fs_base, regs.gs_base = record.gs_base;
 }
 
+// How many calls it stands for. Every record of the tier stands for some.
+uint32_t calls_of(const gate::Record& record) { return read_once(record.repeat) & ~gate::kTaken; }
+
 // The looks at the unit's clock while the stretch, which was just taken, was written, and one now.
 std::vector<RecordedGate::Look> take_looks(RecordedGate& gate, const RingStretch& stretch) {
   IntervalClock& clock = gate.unit->clock;
@@ -192,6 +195,10 @@ void ServedCalls::make_events(std::vector<Served>& sources) {
     RingStretch& stretch = first->stretch;
     const gate::Record& record = stretch.record();
     event_clock_.at_record(stretch.stamp(), stretch.complete() ? read_once(record.time_ns) : 0);
+    if (stretch.complete() && calls_of(record) == 0) {
+      drop(*first);
+      continue;
+    }
     const bool trap = record.counter || record.regs.rax == gate::kCpuidNumber;
     if (trap && stretch.complete()) {
       add_served_trap(*first);
@@ -286,7 +293,7 @@ void ServedCalls::add_served_trap(Served& served) {
 
 void ServedCalls::close_served(const Served& served) {
   const gate::Record& record = served.stretch.record();
-  const uint32_t times = read_once(record.repeat) & ~gate::kTaken;
+  const uint32_t times = calls_of(record);
   served.gate->unit->served_calls += times;
   served.gate->unit->clock.skip_served(times - 1);
   const SyscallRow* const row = served.thread->call.row;

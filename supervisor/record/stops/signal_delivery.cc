@@ -127,6 +127,12 @@ void SignalDelivery::handle(Thread& thread, int signal) {
     gate_stops_.disturb(thread, !is_ignored(masks(), signal), signal);
     return;
   }
+  if (thread.call.transfers_rest()) {
+    // It would end the call that transfers the rest.
+    if (!is_ignored(masks(), signal)) thread.signals.hold(info, tracer_.now());
+    control_.resume(thread, Resume::to_syscall_exit);
+    return;
+  }
   if (!thread.is<Thread::User>()) {
     // It is in the kernel, on its way out, and the signal comes again after the syscall's exit; or it is the launcher.
     control_.resume(thread, thread.is<Thread::Starting>() ? Resume::cont : Resume::to_syscall_exit, signal);
@@ -155,6 +161,7 @@ void SignalDelivery::handle(Thread& thread, int signal) {
     deliver(thread, signal, regs, static_cast<uint64_t>(point));
     return;
   }
+  if (!at_event && is_ignored(masks(), signal) && gate_stops_.goes_on(thread)) return;
   if (!at_event && gate_stops_.end_cut_short(thread, signal)) return;
   const Disposition what = disposition(masks(), signal);
   // A stop lets other threads run, and the end of a process lets others that share its memory run: their order is that

@@ -19,6 +19,7 @@
 #include "supervisor/record/stops/stopped_calls.h"
 #include "supervisor/record/stops/trap_answers.h"
 #include "supervisor/record/stops/turns.h"
+#include "supervisor/record/stops/woken_calls.h"
 #include "supervisor/record/tracees/thread_control.h"
 #include "supervisor/record/tracees/tracees.h"
 #include "supervisor/tier/births.h"
@@ -60,7 +61,8 @@ void StopHandler::handle_amid(const Stopped& stopped) {
   } else if (copies_.is_lost(tid)) {
     copies_.end(tid);
   } else {
-    tracees_.note_early(tid);
+    // Its parent was killed while it bore it, and nobody knows of it: as if the parent had been killed right before.
+    tracer_.send(tid, SIGKILL);
   }
 }
 
@@ -72,7 +74,9 @@ void StopHandler::handle(Thread& thread, const Stop& stop) {
   std::visit(Overloaded{
                  [&](const SyscallEntry&) REQUIRES(recorded) { syscall_entry(thread); },
                  [&](const SyscallExit&) { syscall_exit(thread); },
-                 [&](const Birth& birth) REQUIRES(recorded) { births_.born(thread, birth.child); },
+                 [&](const Birth& birth) REQUIRES(recorded) {
+                   if (birth.child > 0) births_.born(thread, birth.child);  // otherwise it was killed
+                 },
                  [&](const SignalStop& stopped) REQUIRES(recorded) { signals_.handle(thread, stopped.signal); },
                  [&](const GroupStop& stopped) REQUIRES(recorded) { group_stop(thread, stopped.signal); },
                  [&](const Interrupted&) REQUIRES(recorded) { interrupted(thread); },
@@ -90,6 +94,7 @@ void StopHandler::group_stop(Thread& thread, int signal) {
   }
   if (control_.parks()) return control_.park(thread);
   if (thread.process->pid == ends_.root()) stop_front(signal);
+  if (thread.call.transfers_rest()) return tracer_.listen(thread.tid);
   signals_.stop_with_group(thread);
 }
 
@@ -107,7 +112,7 @@ void StopHandler::interrupted(Thread& thread) {
     const bool in_user = thread.is<Thread::User>();
     const bool due = std::exchange(thread.preempting, false) && in_user;
     if (due && (preempter_.preempt(thread, handled) || handled)) return;
-    if (in_user && gate_stops_.end_cut_short(thread, 0)) return;
+    if (in_user && (gate_stops_.goes_on(thread) || gate_stops_.end_cut_short(thread, 0))) return;
     if (in_user) gate_stops_.leave_gate(thread);
     in_user ? control_.run_on(thread) : control_.resume(thread, Resume::to_syscall_exit);
   }
@@ -116,6 +121,10 @@ void StopHandler::interrupted(Thread& thread) {
 void StopHandler::syscall_entry(Thread& thread) {
   if (thread.is<Thread::Starting>()) {
     control_.resume(thread, Resume::cont);  // the launcher, before its program begins
+    return;
+  }
+  if (thread.call.transfers_rest()) {
+    woken_.enter_rest(thread);
     return;
   }
   user_regs_struct regs;
@@ -158,6 +167,8 @@ void StopHandler::syscall_exit(Thread& thread) {
   served_.check_taken_back();
   if (thread.is<Thread::User>()) {
     control_.run_on(thread);  // the call was skipped, or the program has just begun
+  } else if (thread.call.transfers_rest()) {
+    if (woken_.leaves_rest(thread)) turns_.take_or_queue(thread, {Thread::Stop::exit});
   } else if (thread.is<Thread::Syscall>()) {
     stopped_calls_.leave(thread);
   } else {

@@ -25,6 +25,7 @@ class Programs;
 class Ends;
 class Turns;
 class StoppedCalls;
+class WokenCalls;
 
 class StopHandler {
  public:
@@ -32,7 +33,7 @@ class StopHandler {
               Checkpointer& checkpointer, ServedCalls& served, FullRings& full_rings, GateStops& gate_stops,
               CodePatching& patching, OutsideChanges& outside, SignalDelivery& signals, TrapAnswers& traps,
               Preempter& preempter, Births& births, Programs& programs, Ends& ends, Turns& turns,
-              StoppedCalls& stopped_calls)
+              StoppedCalls& stopped_calls, WokenCalls& woken)
       : tracer_(tracer),
         arena_(arena),
         tracees_(tracees),
@@ -51,7 +52,8 @@ class StopHandler {
         programs_(programs),
         ends_(ends),
         turns_(turns),
-        stopped_calls_(stopped_calls) {}
+        stopped_calls_(stopped_calls),
+        woken_(woken) {}
 
   // The record loop has taken the stop from the kernel.
   void handle(const Stopped& stopped) EXCLUDES(recorded);
@@ -87,6 +89,7 @@ class StopHandler {
   Ends& ends_ GUARDED_BY(recorded);
   Turns& turns_ GUARDED_BY(recorded);
   StoppedCalls& stopped_calls_ GUARDED_BY(recorded);
+  WokenCalls& woken_;
 };
 
 }  // namespace redrive

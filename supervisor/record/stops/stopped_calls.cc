@@ -22,6 +22,7 @@
 #include "supervisor/record/stops/lock_calls.h"
 #include "supervisor/record/stops/native_state.h"
 #include "supervisor/record/stops/object_sharing.h"
+#include "supervisor/record/stops/robust_futexes.h"
 #include "supervisor/record/stops/signal_delivery.h"
 #include "supervisor/record/stops/tracer_answers.h"
 #include "supervisor/record/stops/turns.h"
@@ -92,8 +93,7 @@ void StoppedCalls::enter(Thread& thread) {
     return;
   }
   const Memory& memory = thread.process->memory;
-  const bool described =
-      thread.call.row && (is_described(*thread.call.row, thread.call.args, memory) || memory.gone());
+  const bool described = thread.call.row && (is_described(*thread.call.row, thread.call.args, memory) || memory.gone());
   if (!described || thread.call.row->treat == Treat::refuse || !layout_.mappable(thread) || changes_tier) {
     refuse(thread, thread.call.row);
     return;
@@ -133,6 +133,8 @@ void StoppedCalls::enter(Thread& thread) {
   }
   if (row.special == Special::execve || row.special == Special::execveat) {
     intervals_.note_end_state(thread, before_syscall(thread.entry));
+    thread.call.written_by_exec =
+        unit.processes.size() > 1 ? written_by_exec(*thread.process) : std::vector<MemoryWrite>();
   }
   thread.state = Thread::Syscall{};
   if (is_birth(row)) {
@@ -210,6 +212,10 @@ void StoppedCalls::answer_call(Thread& thread, int64_t result) {
 void StoppedCalls::leave(Thread& thread) {
   user_regs_struct stopped;
   if (!tracer_.get_regs(thread.tid, stopped)) return;
+  if (woken_.goes_on_if_woken(thread, static_cast<int64_t>(stopped.rax))) {
+    turns_.give_up(*thread.process->unit);
+    return;
+  }
   user_regs_struct regs = stopped;
   const Gate* const gate = thread.process->tier();
   if (gate) gate->make_canonical(regs);

@@ -1,8 +1,12 @@
 #include "supervisor/record/stops/tracer_answers.h"
 
+#include <linux/capability.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -34,13 +38,33 @@ Bytes bytes_of(const T& value) {
   return Bytes(first, first + sizeof value);
 }
 
+// Whether this process may look into one that its user may not.
+bool may_trace_all() {
+  constexpr uint64_t kTraceAll = 1ull << CAP_SYS_PTRACE;
+  static const bool may = (proc_status(getpid()).number("CapEff", 16) & kTraceAll) != 0;
+  return may;
+}
+
 }  // namespace
+
+std::optional<int64_t> TracerAnswers::set_dumpable(const Thread& thread) const {
+  const auto& args = thread.call.args;
+  if (limits_.attached || may_trace_all() || thread.call.row->number != SYS_prctl) return {};
+  if (args[0] == PR_GET_DUMPABLE) return thread.process->dumpable;
+  if (args[0] != PR_SET_DUMPABLE) return {};
+  if (args[1] > 1) return -EINVAL;
+  thread.process->dumpable = args[1] != 0;
+  return 0;
+}
 
 bool TracerAnswers::answer(Thread& thread) {
   const Memory& memory = thread.process->memory;
   std::vector<MemoryWrite> writes;
   int64_t result = 0;
-  if (thread.call.row->number == SYS_ptrace) {
+  if (const auto answer = set_dumpable(thread)) {
+    events_.open_call(thread, memory);
+    result = *answer;
+  } else if (thread.call.row->number == SYS_ptrace) {
     events_.open_call(thread, memory);
     result = trace(thread, writes);
     if (result == -EPERM) findings_.count_refusal(thread, thread.call.row, EPERM);

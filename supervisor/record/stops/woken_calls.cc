@@ -2,11 +2,16 @@
 
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <bit>
+#include <cerrno>
 
+#include "checkpoint/address_space.h"
 #include "supervisor/record/kernel/stop_queue.h"
+#include "supervisor/record/kernel/tracee_calls.h"
 #include "supervisor/record/stops/signal_delivery.h"
 #include "supervisor/record/tracees/thread_control.h"
+#include "supervisor/record/tracees/transfer_rest.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
@@ -18,6 +23,81 @@ int64_t WokenCalls::result(Thread& thread, int64_t result) {
   if (!woken && !woken_by_signals(thread)) return result;
   thread.call.timeout.enters_again({thread.call.row, thread.call.args, thread.process->memory});
   return kErestartNoHandler;
+}
+
+bool WokenCalls::transfer_rest(Thread& thread, uint64_t moved) {
+  const Process& process = *thread.process;
+  const auto number = static_cast<int64_t>(thread.entry.orig_rax);
+  const auto rest = rest_of_transfer(number, thread.call.args, process.memory, moved);
+  // A program's own filters may allow only what it uses.
+  if (!rest || control_.parks() || (limits_.attached && rest->number != number)) return false;
+  const Address instruction = vdso_syscall(process.memory, vdso_address(process.shown_as()));
+  if (!instruction && process.tier()) return false;
+  user_regs_struct regs = thread.entry;
+  regs.rip = instruction ? instruction : before_syscall(thread.entry).rip;
+  regs.rax = static_cast<uint64_t>(rest->number);
+  regs.orig_rax = ~0ull;
+  for (int i = 0; i < 6; ++i) syscall_arg(regs, i) = rest->args[static_cast<size_t>(i)];
+  if (!tracer_.set_regs(thread.tid, regs)) return false;
+  thread.call.rest = CurrentCall::Rest{moved};
+  thread.woken = false;
+  control_.resume(thread, Resume::to_syscall_exit);
+  return true;
+}
+
+bool WokenCalls::is_cut_short(int64_t number, const std::array<uint64_t, 6>& args, const Memory& memory,
+                              int64_t result) {
+  return result > 0 && rest_of_transfer(number, args, memory, static_cast<uint64_t>(result));
+}
+
+bool WokenCalls::goes_on(Thread& thread, int64_t result) {
+  if (thread.in_hand) return false;
+  Bytes xstate = tracer_.get_xstate(thread.tid);
+  if (!transfer_rest(thread, static_cast<uint64_t>(result))) return false;
+  thread.xstate = std::move(xstate);
+  thread.state = Thread::Blocked{};
+  return true;
+}
+
+bool WokenCalls::goes_on_if_woken(Thread& thread, int64_t result) {
+  if (std::exchange(thread.call.rest, {})) return false;  // it has gone on
+  const auto number = static_cast<int64_t>(thread.entry.orig_rax);
+  return is_cut_short(number, thread.call.args, thread.process->memory, result) &&
+         (thread.woken || woken_by_signals(thread)) && goes_on(thread, result);
+}
+
+void WokenCalls::enter_rest(Thread& thread) {
+  thread.call.rest->entered = true;
+  user_regs_struct regs;
+  // A signal that came on the way would have ended the call.
+  if (!thread.signals.empty() && tracer_.get_regs(thread.tid, regs)) {
+    regs.orig_rax = ~0ull;
+    regs.rax = 0;
+    tracer_.set_regs(thread.tid, regs);
+  }
+  control_.resume(thread, Resume::to_syscall_exit);
+}
+
+bool WokenCalls::leaves_rest(Thread& thread) {
+  CurrentCall::Rest& rest = *thread.call.rest;
+  if (!rest.entered) {  // on the way to the call, the thread has stopped at the instruction that makes it
+    control_.resume(thread, Resume::to_syscall_exit);
+    return false;
+  }
+  user_regs_struct regs;
+  if (!tracer_.get_regs(thread.tid, regs)) return false;
+  const auto result = static_cast<int64_t>(regs.rax);
+  const uint64_t moved = rest.moved + static_cast<uint64_t>(std::max<int64_t>(result, 0));
+  const bool ended = result <= 0 && result != -EINTR && !restarts(result);
+  const bool whole = result > 0 && static_cast<uint64_t>(result) == regs.rdx;  // of several parts, each in its turn
+  const bool goes_on = !ended && thread.signals.empty() && (whole || thread.woken || woken_by_signals(thread));
+  if (goes_on && transfer_rest(thread, moved)) return false;
+  rest.done = true;
+  regs = thread.entry;
+  regs.rax = moved;
+  regs.orig_rax = ~0ull;
+  control_.set_regs(thread, regs);
+  return true;
 }
 
 bool WokenCalls::woken_by_signals(const Thread& thread) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/settings/recorder_limits.h"
 #include "supervisor/record/tracees/tracee.h"
 
 namespace redrive {
@@ -12,14 +13,25 @@ class ThreadControl;
 
 class WokenCalls {
  public:
-  WokenCalls(Tracer& tracer, StopQueue& stops, ThreadControl& control)
-      : tracer_(tracer), stops_(stops), control_(control) {}
+  WokenCalls(Tracer& tracer, const RecorderLimits& limits, StopQueue& stops, ThreadControl& control)
+      : tracer_(tracer), limits_(limits), stops_(stops), control_(control) {}
 
   // A tracee is woken by signals that it ignores, too, and by its tracer. The kernel then enters most calls again, but
   // some fail with EINTR (ptrace(2), BUGS; epoll_wait(2), rt_sigtimedwait(2), semop(2), sockets with a timeout). With
   // the result that this returns, the kernel does the same with them: it enters the call again, or turns it into EINTR
   // if a handler runs now. Their timeout continues, but that of a socket starts again.
   int64_t result(Thread& thread, int64_t result);
+  // Whether a call with this result has transferred only a part of its bytes, of which the rest can be transferred.
+  static bool is_cut_short(int64_t number, const std::array<uint64_t, 6>& args, const Memory& memory, int64_t result);
+  // The thread's call was cut short, by what the program does not see: the thread transfers the rest, without the
+  // baton. False if it does not.
+  bool goes_on(Thread& thread, int64_t result);
+  // The same at the exit of a call, which may have ended by itself.
+  bool goes_on_if_woken(Thread& thread, int64_t result);
+  // At the entry of a call that transfers the rest.
+  void enter_rest(Thread& thread);
+  // At its exit. True if the thread is now at the exit of the whole call; otherwise it continues.
+  bool leaves_rest(Thread& thread);
   // At the entry of a call: if it was woken and is entered again, the kernel is given what is left of its timeout.
   void enter(Thread& thread);
   // At its exit: the program finds its own timeout again. A checkpoint may have come meanwhile, so the event says that,
@@ -30,8 +42,10 @@ class WokenCalls {
   // Whether a handler runs now, or the thread was woken by a signal that the process ignores. A signal to the process
   // wakes one thread, and another one may take it: if the process does something about that one, the call fails.
   bool woken_by_signals(const Thread& thread);
+  bool transfer_rest(Thread& thread, uint64_t moved);
 
   Tracer& tracer_;
+  const RecorderLimits& limits_;
   StopQueue& stops_;
   ThreadControl& control_;
 };

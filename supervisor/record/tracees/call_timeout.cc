@@ -26,6 +26,8 @@ std::optional<std::chrono::nanoseconds> timeout_of(const CallTimeout::Call& call
   }
   timespec timeout{};
   if (call.row->args[arg].kind != ArgKind::in || !value || !call.memory.get(value, timeout)) return {};
+  constexpr time_t kForever_s = 1'000'000'000;
+  if (timeout.tv_sec < 0 || timeout.tv_sec > kForever_s) return {};
   return std::chrono::seconds(timeout.tv_sec) + std::chrono::nanoseconds(timeout.tv_nsec);
 }
 

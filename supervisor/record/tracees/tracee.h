@@ -70,6 +70,7 @@ struct Process {
   std::shared_ptr<SharedMappings> shared_mappings;  // shared with the memory
   std::optional<Join> stays;                        // why it is in its parent's unit, unless it executes a program
   bool opens_memory = false;                        // has opened memory of a process as a file: no call is served
+  bool dumpable = true;                             // what PR_GET_DUMPABLE answers, if redrive answers it
   bool maps_growing = false;                        // has mapped memory that grows downwards (MAP_GROWSDOWN)
   bool borrows_memory = false;                      // vfork child: runs on its parent's address space
   bool end_logged = false;
@@ -90,6 +91,8 @@ struct Process {
   std::shared_ptr<const VdsoPatch> vdso_patch;
   std::vector<AddressRange> not_copied;  // its children do not get this memory
 
+  // The thread by which /proc shows its memory and its files: its first one, until that has exited.
+  pid_t shown_as() const { return memory.pid(); }
   // What is mapped and patched in its memory; null: nothing.
   RecordedGate* tier() const { return gate ? gate.get() : inherited.get(); }
 };
@@ -114,6 +117,14 @@ struct CurrentCall {
   std::optional<tpacket_req> packet_ring;  // what it maps (PacketRings)
   std::optional<std::string> adapted;      // what the file is to hold that it opens (AdaptedFiles)
   TakenSignals taken_before;               // by the threads of the process, at its entry
+  struct Rest {
+    uint64_t moved = 0;    // bytes that were transferred before
+    bool entered = false;  // it is in a call that transfers more of them
+    bool done = false;     // all are that could be
+  };
+  std::optional<Rest> rest;  // of what it transfers (transfer_rest.h)
+  bool transfers_rest() const { return rest && !rest->done; }
+  std::vector<MemoryWrite> written_by_exec;  // by the kernel, where others find it, if it executes a program
   std::optional<WaitForAll> wait_for_all;
 };
 

@@ -36,11 +36,6 @@ class Tracees {
   // A new number for memory (Process::memory_id).
   uint64_t new_memory() { return ++memories_; }
 
-  // Tracees that have stopped before their birth was reported: a birth or an end takes them back.
-  void note_early(pid_t tid) { early_.insert(tid); }
-  bool is_early(pid_t tid) const { return early_.contains(tid); }
-  bool take_early(pid_t tid) { return early_.erase(tid) > 0; }
-
  private:
   Tracer& tracer_;
   TraceWriter& writer_;
@@ -48,7 +43,6 @@ class Tracees {
   std::map<UnitId, std::unique_ptr<Unit>> units_;
   uint64_t removed_events_ = 0;
   std::unordered_map<pid_t, std::unique_ptr<Thread>> threads_;
-  std::set<pid_t> early_;  // tracees that have stopped before their birth was reported
   UnitId next_unit_ = 1;
   uint64_t memories_ = 0;  // that processes have had (Process::memory_id)
 };

@@ -170,7 +170,7 @@ class UnitLog {
   // The last `cycle` calls were made again in turn, `times` calls in all.
   void repeat(uint64_t times, uint32_t cycle) {
     for (; times > 0; --times) {
-      if (complete_->repeat > 1 && complete_->cycle == cycle) break;
+      if (complete_->repeat > 1 && cycle % complete_->cycle == 0) break;
       Event& event = *blank();
       event = *calls_.from_end(cycle);
       event.repeat = event.cycle = 1;

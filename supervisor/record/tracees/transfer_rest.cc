@@ -1,0 +1,69 @@
+#include "supervisor/record/tracees/transfer_rest.h"
+
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+namespace redrive {
+namespace {
+
+struct Buffer {
+  Address at = 0;
+  uint64_t size = 0;
+};
+
+std::optional<Buffer> after(const Buffer& buffer, uint64_t moved) {
+  if (moved >= buffer.size) return {};
+  return Buffer{buffer.at + moved, buffer.size - moved};
+}
+
+// What is left of the buffer in which the transfer has stopped.
+std::optional<Buffer> after(Address vector, uint64_t count, const Memory& memory, uint64_t moved) {
+  for (uint64_t i = 0; i < count; ++i) {
+    iovec element{};
+    if (!memory.get(vector + i * sizeof element, element)) return {};
+    if (moved < element.iov_len) return after({reinterpret_cast<Address>(element.iov_base), element.iov_len}, moved);
+    moved -= element.iov_len;
+  }
+  return {};
+}
+
+std::optional<Buffer> after_in_message(Address message, const Memory& memory, uint64_t moved) {
+  msghdr header{};
+  if (!memory.get(message, header)) return {};
+  return after(reinterpret_cast<Address>(header.msg_iov), header.msg_iovlen, memory, moved);
+}
+
+bool waits_for_all(uint64_t flags) { return (flags & MSG_WAITALL) && !(flags & MSG_PEEK); }
+
+}  // namespace
+
+std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<uint64_t, 6>& args, const Memory& memory,
+                                             uint64_t moved) {
+  const auto by = [&](int64_t call, const std::optional<Buffer>& left, uint64_t flags = 0) {
+    return left ? std::optional(TransferRest{call, {args[0], left->at, left->size, flags}}) : std::nullopt;
+  };
+  switch (number) {
+    case SYS_write:
+      return by(SYS_write, after({args[1], args[2]}, moved));
+    case SYS_writev:
+      return by(SYS_write, after(args[1], args[2], memory, moved));
+    case SYS_sendto:
+      return by(SYS_sendto, after({args[1], args[2]}, moved), args[3]);
+    case SYS_sendmsg:
+      return by(SYS_sendto, after_in_message(args[1], memory, moved), args[2]);
+    case SYS_recvfrom:
+      if (!waits_for_all(args[3])) return {};
+      return by(SYS_recvfrom, after({args[1], args[2]}, moved), args[3]);
+    case SYS_recvmsg:
+      if (!waits_for_all(args[2])) return {};
+      return by(SYS_recvfrom, after_in_message(args[1], memory, moved), args[2]);
+    case SYS_sendfile:
+      if (moved >= args[3]) return {};
+      return TransferRest{SYS_sendfile, {args[0], args[1], args[2], args[3] - moved}};
+    default:
+      return {};
+  }
+}
+
+}  // namespace redrive

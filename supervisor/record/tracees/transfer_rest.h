@@ -1,0 +1,27 @@
+// What is left of a call that transfers bytes, and that the kernel has ended early because the thread was woken.
+//
+// While a blocking write(2), or a recv(2) with MSG_WAITALL, sleeps amid its bytes, whatever wakes the thread ends it
+// with what it has transferred so far (signal(7)). A program sees that only if a handler runs. The recorder, and
+// signals that are ignored, wake tracees too; then the rest is transferred by another call, and both are one for the
+// program.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "base/remote.h"
+
+namespace redrive {
+
+struct TransferRest {
+  int64_t number = 0;  // of the call that transfers it, or a part of it
+  std::array<uint64_t, 6> args{};
+};
+
+// `moved`: the bytes that were transferred; `memory`: the caller's. Nothing if none are left, or the call is none that
+// can be continued so.
+std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<uint64_t, 6>& args, const Memory& memory,
+                                             uint64_t moved);
+
+}  // namespace redrive

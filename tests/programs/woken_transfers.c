@@ -1,0 +1,176 @@
+// Blocking transfers of more bytes than fit, amid which the thread is woken by what the program does not see: signals that are ignored, and
+// the recorder, which reads the state of a program that goes on, joins processes that share memory, and stops those whose file is written
+// to. Each is whole.
+// period: 20ms
+#include "test.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/uio.h>
+
+enum { kSize = 512 << 10 };
+static unsigned char bytes[kSize], got[kSize];
+
+// A child that reads all of it, slowly, and checks it; and does `amid` before it reads the second half.
+static pid_t slow_reader(int from, int others_end, void (*amid)(void)) {
+  const pid_t child = MUST(fork());
+  if (child != 0) return child;
+  close(others_end);
+  size_t done = 0;
+  for (int i = 0; done < kSize; i++) {
+    usleep(2000);
+    if (done >= kSize / 2 && amid) amid(), amid = NULL;
+    const ssize_t n = MUST(read(from, got + done, kSize / 16));
+    CHECK(n > 0);
+    done += (size_t)n;
+  }
+  _exit(memcmp(got, bytes, kSize) == 0 ? 0 : 1);
+}
+
+// Ends at once: its parent gets SIGCHLD, which is ignored.
+static pid_t soon_ended(void) {
+  const pid_t child = MUST(fork());
+  if (child == 0) usleep(10000), _exit(0);
+  return child;
+}
+
+static ssize_t by_write(int to) { return write(to, bytes, kSize); }
+static ssize_t by_writev(int to) {
+  struct iovec parts[3] = {{bytes, 1000}, {bytes + 1000, 300000}, {bytes + 301000, kSize - 301000}};
+  return writev(to, parts, 3);
+}
+static ssize_t by_send(int to) { return send(to, bytes, kSize, MSG_NOSIGNAL); }
+static ssize_t by_sendmsg(int to) {
+  struct iovec parts[2] = {{bytes, 200000}, {bytes + 200000, kSize - 200000}};
+  const struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+  return sendmsg(to, &message, 0);
+}
+static ssize_t by_sendfile(int to) {
+  const int file = MUST(open("contents", O_RDWR | O_CREAT | O_TRUNC, 0600));
+  CHECK(write(file, bytes, kSize) == kSize);
+  off_t from = 0;
+  const ssize_t n = sendfile(to, file, &from, kSize);
+  CHECK(from == kSize);
+  close(file);
+  return n;
+}
+
+static void amid_signals(ssize_t (*transfer)(int), int socket) {
+  int ends[2];
+  if (socket) {
+    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+  } else {
+    MUST(pipe(ends));
+  }
+  const pid_t reader = slow_reader(ends[0], ends[1], NULL);
+  close(ends[0]);
+  const pid_t other = soon_ended();
+  CHECK(transfer(ends[1]) == kSize);
+  close(ends[1]);
+  wait_for_exit(reader, 0);
+  wait_for_exit(other, 0);
+}
+
+// ... of a receiver that waits for all.
+static void receive_amid_signals(int by_message) {
+  int ends[2];
+  MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+  const pid_t sender = MUST(fork());
+  if (sender == 0) {
+    for (size_t done = 0; done < kSize; done += kSize / 16) {
+      CHECK(send(ends[1], bytes + done, kSize / 16, 0) == kSize / 16);
+      usleep(2000);
+    }
+    _exit(0);
+  }
+  const pid_t other = soon_ended();
+  memset(got, 0, sizeof got);
+  struct iovec parts[2] = {{got, 100000}, {got + 100000, kSize - 100000}};
+  struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+  const ssize_t n = by_message ? recvmsg(ends[0], &message, MSG_WAITALL) : recv(ends[0], got, kSize, MSG_WAITALL);
+  CHECK(n == kSize && memcmp(got, bytes, kSize) == 0);
+  wait_for_exit(sender, 0);
+  wait_for_exit(other, 0);
+  close(ends[0]), close(ends[1]);
+}
+
+static int busy = 1;
+static void* compute_and_nap(void* unused) {
+  (void)unused;
+  uint64_t sum = 0;
+  while (__atomic_load_n(&busy, __ATOMIC_RELAXED)) {
+    sum += compute(sum, 50);
+    usleep(500);
+  }
+  return NULL;
+}
+
+// Another thread goes on, so checkpoints are taken meanwhile.
+static void amid_checkpoints(void) {
+  int ends[2];
+  MUST(pipe(ends));
+  const pid_t reader = slow_reader(ends[0], ends[1], NULL);
+  close(ends[0]);
+  pthread_t other;
+  MUST0(pthread_create(&other, NULL, compute_and_nap, NULL));
+  CHECK(write(ends[1], bytes, kSize) == kSize);
+  close(ends[1]);
+  __atomic_store_n(&busy, 0, __ATOMIC_RELAXED);
+  MUST0(pthread_join(other, NULL));
+  wait_for_exit(reader, 0);
+}
+
+static int file;
+static void map_too(void) { MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)); }
+static void write_too(void) { CHECK(pwrite(file, "other", 5, 100) == 5); }
+
+// The reader maps what the writer has mapped, or writes to it.
+static void amid_changes(int flags, void (*change)(void)) {
+  int ends[2];
+  MUST(pipe(ends));
+  file = MUST(open("shared", O_RDWR | O_CREAT | O_TRUNC, 0600));
+  MUST(ftruncate(file, 4096));
+  // An execution between: the reader has not the mapping that it had as a fork.
+  const pid_t reader = slow_reader(ends[0], ends[1], change);
+  close(ends[0]);
+  char* const mapped = MUST(mmap(NULL, 4096, PROT_READ | PROT_WRITE, flags, file, 0));
+  CHECK(mapped[0] == 0);
+  CHECK(write(ends[1], bytes, kSize) == kSize);
+  close(ends[1]);
+  wait_for_exit(reader, 0);
+  MUST(munmap(mapped, 4096));
+  close(file);
+}
+
+static void handle(int signal) { (void)signal; }
+
+// A handler ends the transfer, with what was written until then, as it does natively.
+static void amid_handlers(void) {
+  int ends[2];
+  MUST(pipe(ends));
+  const struct sigaction action = {.sa_handler = handle};
+  MUST(sigaction(SIGCHLD, &action, NULL));
+  const pid_t other = soon_ended();
+  const ssize_t n = write(ends[1], bytes, kSize);
+  CHECK(n > 0 && n < kSize);
+  signal(SIGCHLD, SIG_DFL);
+  wait_for_exit(other, 0);
+  close(ends[0]), close(ends[1]);
+}
+
+int main(void) {
+  for (size_t i = 0; i < kSize; i++) bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+  amid_signals(by_write, 0);
+  amid_signals(by_writev, 0);
+  amid_signals(by_send, 1);
+  amid_signals(by_sendmsg, 1);
+  amid_signals(by_sendfile, 1);
+  receive_amid_signals(0);
+  receive_amid_signals(1);
+  amid_checkpoints();
+  amid_changes(MAP_SHARED, map_too);
+  amid_changes(MAP_PRIVATE, write_too);
+  amid_handlers();
+  return ok("all was transferred");
+}
