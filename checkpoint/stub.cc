@@ -339,7 +339,10 @@ void ReleasedStub::end() const { end_process(pid, pidfd); }
 
 Result<Stub> Stub::take_over(ReleasedStub released) {
   const pid_t pid = released.pid;
-  if (!attach(pid)) return Error{"a forked process ended before it could be taken over"};
+  if (!attach(pid)) {
+    if (released.pidfd) released.end();
+    return Error{"a forked process ended before it could be taken over"};
+  }
   Stub stub;
   stub.pid_ = pid;
   stub.pidfd_ = std::move(released.pidfd);

@@ -92,7 +92,7 @@ class Deadline : public Policy {
       parts.push_back({at_ns, &known->second, sender.cpu_ns, receives_, parts.empty() ? bytes : 0});
     }
     if (parts.empty()) return {Keep::drop};
-    if (is_birth && !fits_after(parts)) return {Keep::keep};
+    if (is_birth && !fits_after(interval, parts)) return {Keep::keep};
     const bool settled = is_birth || (!comes_late && fits_anyway(period_ns_ - std::min(period_ns_, at_ns)));
     for (Received& part : parts) part.settled = settled;
     interval.path_ns = std::max(interval.path_ns, tag.critical_path_ns);
@@ -355,9 +355,9 @@ class Deadline : public Policy {
     return fits();
   }
 
-  // Whether what a birth needs, and an interval of T after it, fit into C.
-  bool fits_after(const std::vector<Received>& birth) {
-    uint64_t needed_ns = period_ns_;
+  // Whether what a birth needs, and an interval of T after it with its start, fit into C.
+  bool fits_after(const Interval& born, const std::vector<Received>& birth) {
+    uint64_t needed_ns = born.restore_ns + period_ns_;
     for (const Received& part : birth) {
       needed_ns += schedule_ns(replay(*part.sender, part.sent_ns), part.sender->path_ns);
     }

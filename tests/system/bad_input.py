@@ -745,3 +745,21 @@ def completions(ctx):
     words = outcome.stdout.splitlines()
     ctx.expect("sh-1" in words and any(word.startswith(r"\$\(touch") for word in words) and "stats" in words, outcome, "does not complete names")
     ctx.expect(not (ctx.work / "made").exists(), outcome, "has executed a name")
+
+
+@test("bad_input/undumpable")
+def undumpable(ctx):
+    """A program into which only root may look is recorded by its own user, too."""
+    if not is_root():
+        raise Skip("not root: programs/undumpable is this one")
+    needs("setpriv")
+    job = job_of(ctx, "undumpable")
+    job.prepare(ctx.work)
+    for directory in (ctx.work, ctx.traces, ctx.home):
+        os.chown(directory, 65534, 65534)
+    redrive = ctx.directory / "redrive"
+    shutil.copy(ctx.options.redrive, redrive)
+    nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", redrive)
+    told = ctx.expect_status(ctx.run(*nobody, "record", "-o", ctx.trace, *PERIOD, "--", *job.command, cwd=ctx.work), 0)
+    ctx.expect("ok executed" in told.stdout and "may diverge" not in told.stderr, told, "is not sure of what it has recorded")
+    redrive_all(ctx)

@@ -278,3 +278,26 @@ def own_clock(ctx):
         raise Failure(f"{len(wrong)} of {len(own)} times differ by more than the trace says: (event, differs, stated) {wrong[:5]}")
     if len(first) < 5 or not 0 < max(errors) <= MOST_ERROR_NS:
         raise Failure(f"{len(first)} intervals, errors {sorted(errors)} ns")
+
+
+@test("bound/births")
+def births(ctx):
+    """What it takes to start hundreds of intervals is a part of what is predicted: of a process that bears others, one after the other."""
+    many = Job(["./births", "300"], prepare=copy_into(workload(ctx.options, "births")), record_options=(*PATHS_ONLY, "--bound", "900ms", "--require-bound"))
+    record(ctx, many)
+    certificate = ctx.json("stats", ctx.trace)["certificate"]
+    report = ctx.json("replay", ctx.trace, "1:0", statuses=REDRIVEN)
+    check_report(ctx, report)
+    if certificate["measured"] == 0 and certificate["slowest"]["predicted_s"] < 0.3:
+        raise Failure(f"nothing was measured, and of 300 intervals it is said that they take {certificate}")
+
+
+@test("bound/none_promised")
+def none_promised(ctx):
+    """A policy that keeps nothing promises nothing, unless it is asked for."""
+    for options, promised in (((), False), (("--bound", "1s"), True)):
+        trace = ctx.traces / f"with{len(options)}"
+        ctx.expect_status(ctx.redrive("record", "--policy", "none", *options, "-o", trace, "--", "sh", "-c", "echo 1 | cat", cwd=ctx.work), 0)
+        stats = ctx.json("stats", trace)
+        if bool(stats["bound_s"]) != promised or (stats["certificate"] is not None) != promised:
+            raise Failure(f"with {options}: {stats['bound_s']}, {stats['certificate']}")

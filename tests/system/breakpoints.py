@@ -4,9 +4,9 @@ import random
 
 import mpi
 from bad_input import expect_one_line
-from harness import TESTS, Failure, test
+from harness import TESTS, Failure, test, workload
 from programs import job_of, program_job
-from redriving import record, redrive_all, take_away_surroundings, units
+from redriving import Job, copy_into, record, redrive_all, take_away_surroundings, units
 from workloads import MPI, SOCKETS, socket_job
 
 PLACES = 6  # random breakpoints of each trace
@@ -322,3 +322,13 @@ def mistakes(ctx):
 
 
 register()
+
+
+@test("breakpoints/many_births")
+def many_births(ctx):
+    """Processes that are born before the breakpoint, and needed only after it, are there when all goes on, however many they are."""
+    record(ctx, Job(["./late_takers", "100"], prepare=copy_into(workload(ctx.options, "late_takers")), record_options=("--policy", "none")))
+    lines = ctx.expect_status(ctx.redrive("dump", ctx.trace, "1:0"), 0).stdout.splitlines()
+    at = next(line.split()[1] for line in lines if " getppid(" in line)
+    for options in ((), ("--verify",)):
+        ctx.expect_status(ctx.redrive("replay", ctx.trace, "--break", f"1@{at}", *options), 0)

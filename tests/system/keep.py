@@ -11,7 +11,7 @@ import time
 
 from bad_input import needs_mounts
 from harness import Failure, needs, test
-from redriving import REDRIVEN, check_report, free_port, redrive_all, units
+from redriving import REDRIVEN, check_report, check_trace, free_port, redrive_all, units
 from sessions import sessions
 
 # Two processes that talk through a pipe, and a third that mostly sleeps, for so many seconds. The second says at the end whether all that was sent
@@ -529,3 +529,43 @@ def no_triggers(ctx):
     ended = ctx.redrive("record", "-o", ctx.trace, "--keep", "1m", "--trigger", "crash", "--snapshots", "2", "--", "sh", "-c", crashes, cwd=ctx.work)
     ctx.expect_status(ended, 0)
     ctx.expect(len(snapshots_of(ctx.trace)) == 2 and ended.stderr.count("no snapshots are taken") == 1, ended, "takes another number of snapshots")
+
+
+@test("keep/readers")
+def readers(ctx):
+    """Who reads a recording whose oldest parts go meanwhile is told so if that is why something is not there: it is no damage."""
+    ctx.fresh_work()
+    recording = ctx.start_redrive("record", "-o", ctx.trace, "--keep", "1s", "--bound", "2s", "--", *talk(8), cwd=ctx.work)
+    ctx.wait_until("the window is full", lambda: volumes(ctx.trace)[:1] > [1])
+    read = 0
+    while not recording.has_ended():
+        for words in (("ls", ctx.trace), ("dump", ctx.trace), ("replay", "--all", "--once", ctx.trace)):
+            outcome = ctx.redrive(*words)
+            gone = "is not kept any more" in outcome.stderr or "is not kept any more" in outcome.stdout
+            ctx.expect(outcome.status in (0, 5) or (outcome.status == 1 and gone), outcome, f"ended with {outcome.status}")
+            read += outcome.status == 0
+    ctx.expect_status(recording.finish(ctx.timeout_s), 0)
+    if read < 5:
+        raise Failure(f"only {read} commands have read it")
+
+
+@test("keep/changed_bound")
+def changed_bound(ctx):
+    """A snapshot promises the bound that was set last, and can be made of a trace by its name."""
+    with sessions(ctx) as s:
+        work = ctx.fresh_work()
+        s.expect("root", "start", "--output", work / "log", "one", "-o", ctx.trace, "--keep", "1m", "--bound", "10s", "--", *talk(600))
+        ctx.wait_until("it has begun", lambda: volumes(ctx.trace))
+        s.expect("root", "set", "one", "--bound", "800ms")
+        made = ctx.traces / "made"
+        s.expect("root", "snapshot", "one", "-o", made)
+        s.expect("root", "stop", "one")
+        for trace in (made, ctx.trace):
+            if abs(ctx.json("stats", trace)["bound_s"] - 0.8) > 1e-6:
+                raise Failure(f"{trace} promises {ctx.json('stats', trace)['bound_s']} s")
+        check_window(ctx, made)
+        for name, place in ((ctx.trace.name, "by_name"), (ctx.trace, "by_path")):
+            s.expect("root", "snapshot", name, "-o", ctx.traces / place)
+            check_trace(ctx, ctx.traces / place)
+        outcome = s.expect("root", "snapshot", "nobody", "-o", ctx.traces / "other", status=1)
+        ctx.expect("no session and no trace 'nobody'" in outcome.stderr, outcome, "does not say what there is not")

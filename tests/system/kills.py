@@ -6,9 +6,10 @@ import shutil
 import signal
 import time
 
+import harness
 from harness import Failure, kill_session, session_members, test
 from programs import job_of
-from redriving import REDRIVEN, check_report, check_trace, check_verified, record, redrive_all, take_away_surroundings
+from redriving import REDRIVEN, check_report, check_trace, check_verified, record, redrive_all, take_away_surroundings, units
 
 # Pipes, threads, signals, memory that is shared, births and programs executed.
 WORKLOADS = {"relay": ("relay", "2000"), "threads": ("stress_threads",), "signals": ("served_signals",), "shared": ("shared_memory",),
@@ -216,3 +217,26 @@ for workload in WORKLOADS:
     register(f"recorders_{workload}", lambda ctx, count, seed, name=workload: kill_recorders(ctx, name, count, seed), 2, 200)
 register("preparers", kill_preparers, 1, 50)
 register("removers", kill_removers, 5, 50)
+
+
+@test("kills/amid_births")
+def amid_births(ctx):
+    """Processes are killed by somebody outside the recording while they fork: no child stays stopped for ever, and everything ends."""
+    random.seed(3)
+    recording = ctx.start_redrive("record", "--wait", "-o", ctx.trace, "--", harness.workload(ctx.options, "forker"), "60", cwd=ctx.work)
+    killed = set()
+    ctx.wait_until("all were killed", lambda: kill_forkers(recording, killed))
+    ended = ctx.expect_status(recording.finish(ctx.timeout_s), 0)
+    ctx.expect(len(killed) == 60, ended, f"{len(killed)} were killed")
+    if strange := [unit for unit in units(ctx) if unit["pid"] <= 0]:
+        raise Failure(f"units without a process: {strange}")
+    redrive_all(ctx)
+
+
+def kill_forkers(recording, killed):
+    for line in recording.output().splitlines():
+        if line.isdigit() and line not in killed:
+            time.sleep(random.uniform(0.001, 0.005))
+            os.kill(int(line), signal.SIGKILL)
+            killed.add(line)
+    return "ok" in recording.output()

@@ -205,3 +205,39 @@ def mistakes(ctx):
     process.kill()
     outcome = ctx.expect_status(ctx.redrive("prepare", unfinished), 1)
     ctx.expect("not finished" in outcome.stderr, outcome, "does not say that the trace is not finished")
+
+
+@test("preparing/again")
+def again(ctx):
+    """A prepare that changes nothing leaves what was chosen, C and T, and what was measured."""
+    ctx.expect_status(ctx.redrive("record", "--policy", "critical-path", "--bound", "3s", "--critical-path", "2400ms", "--checkpoint-period", "1200ms", "-o",
+                                  ctx.trace, "--", workload(ctx.options, "mesh"), "2", "300i", cwd=ctx.work), 0)
+    before = ctx.json("stats", ctx.trace)
+    ctx.expect_status(ctx.redrive("prepare", ctx.trace), 0)
+    after = ctx.json("stats", ctx.trace)
+    for what in ("critical_path_s", "checkpoint_period_s", "bound_s", "logged_messages"):
+        if after[what] != before[what]:
+            raise Failure(f"{what} was {before[what]}, and is {after[what]}")
+    if after["certificate"]["measured"] < before["certificate"]["measured"]:
+        raise Failure(f"what was measured is lost: {before['certificate']}, {after['certificate']}")
+
+
+@test("preparing/at_once")
+def at_once(ctx):
+    """Of processes that prepare a trace at once, none takes away what another one has added."""
+    record_virtually(ctx, job_of(ctx, "pipe_pingpong"))
+    running = [ctx.start_redrive("prepare", "--bound", bound, "--policy", "all", ctx.trace) for bound in ("1s", "2s", "3s")]
+    outcomes = [each.finish(ctx.timeout_s) for each in running]
+    for outcome in outcomes:
+        told = any(text in outcome.stderr for text in ("is being prepared", "was changed by another process"))
+        ctx.expect(outcome.status == 0 or (outcome.status == 1 and told), outcome, f"ended with {outcome.status}")
+    if all(outcome.status != 0 for outcome in outcomes):
+        raise Failure("none has prepared it")
+    stats = ctx.json("stats", ctx.trace)
+    if stats["logged_messages"] != stats["messages"]:
+        raise Failure(f"{stats['logged_messages']} of {stats['messages']} are kept, although a prepare has ended well")
+    made = [ctx.start_redrive("catalog", ctx.trace) for _ in range(6)]
+    for each in made:
+        ctx.expect_status(each.finish(ctx.timeout_s), 0)
+    check_trace(ctx)
+    redrive_all(ctx)

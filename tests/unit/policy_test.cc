@@ -477,6 +477,18 @@ TEST_CASE("deadline: restores count") {
   }
 }
 
+TEST_CASE(
+    "deadline: a birth is not dropped if what the child starts from is too much for a replay of its first interval") {
+  for (const uint64_t restore_ns : {0, 1}) {
+    const auto policy = deadline(190, 100);
+    policy->on_checkpoint(1);
+    const Tag birth = policy->on_send(1, 90, 0);
+    policy->on_checkpoint(2);
+    policy->on_restore_known(2, restore_ns, 0);
+    CHECK_EQ(policy->on_receive(2, 0, birth, 0).keep, restore_ns > 0 ? Keep::keep : Keep::drop);
+  }
+}
+
 TEST_CASE("deadline: what is known later of a restore replaces what was known before") {
   for (const uint64_t later_ns : {10, 11}) {
     const auto policy = deadline(190, 100);
