@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <optional>
 #include <span>
 
 #include "base/assert.h"
@@ -122,8 +123,16 @@ Parser::Parser(const std::string& name) {
 
 bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
 
-// Also as the value in --option=value.
-bool is_empty(const std::string& word) { return word.empty() || (word.starts_with("--") && word.ends_with('=')); }
+// Says which word is empty, as one of a variable that is not set is; nothing if none is.
+std::optional<std::string> empty_word(const std::vector<std::string>& words) {
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word.starts_with("--") && word.ends_with('=')) return word.substr(0, word.size() - 1) + ": its value is empty";
+    if (!word.empty()) continue;
+    return is_option(words[i - 1]) ? words[i - 1] + ": its value is empty" : "an argument is empty";
+  }
+  return {};
+}
 
 std::unique_ptr<Command> print(std::string text) { return std::make_unique<PrintCommand>(std::move(text)); }
 
@@ -145,7 +154,7 @@ Result<std::unique_ptr<Command>> Parser::parse(std::vector<std::string> words) {
                  Status::usage};
   } else {
     entry->arguments.cut_rest(words);
-    if (std::any_of(words.begin(), words.end(), is_empty)) return usage_error(name, "an argument is empty");
+    if (const auto empty = empty_word(words)) return usage_error(name, *empty);
   }
 
   std::reverse(words.begin(), words.end());  // in the order that CLI11 expects

@@ -41,7 +41,7 @@ Result<Tuning> tune(const TuningRequest& wanted, double bound_s, double restore_
                     format_duration(kLeastPeriod_s / parts.period)),
         Status::usage};
   }
-  if (wanted.for_path && tuning.critical_path_s > 0 && tuning.period_s > tuning.critical_path_s) {
+  if (wanted.for_path && wanted.critical_path_s && tuning.period_s > tuning.critical_path_s) {
     return Error{fmt::format("a critical path of {} cannot be kept by checkpoints that are {} apart",
                              format_duration(tuning.critical_path_s), format_duration(tuning.period_s)),
                  Status::usage};
