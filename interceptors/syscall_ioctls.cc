@@ -199,6 +199,17 @@ constexpr auto kIoctls = sorted({
     plain(NEW_CMD(ioctl, 0xb702, NS_GET_PARENT)),
     plain(NEW_CMD(ioctl, 0xb703, NS_GET_NSTYPE)),
     writes(NEW_CMD(ioctl, 0xb704, NS_GET_OWNER_UID), kInt),
+    plain(NEW_CMD(ioctl, 0xff01, PIDFD_GET_CGROUP_NAMESPACE)),
+    plain(NEW_CMD(ioctl, 0xff02, PIDFD_GET_IPC_NAMESPACE)),
+    plain(NEW_CMD(ioctl, 0xff03, PIDFD_GET_MNT_NAMESPACE)),
+    plain(NEW_CMD(ioctl, 0xff04, PIDFD_GET_NET_NAMESPACE)),
+    plain(NEW_CMD(ioctl, 0xff05, PIDFD_GET_PID_NAMESPACE)),
+    plain(NEW_CMD(ioctl, 0xff06, PIDFD_GET_PID_FOR_CHILDREN_NAMESPACE)),
+    plain(NEW_CMD(ioctl, 0xff07, PIDFD_GET_TIME_NAMESPACE)),
+    plain(NEW_CMD(ioctl, 0xff08, PIDFD_GET_TIME_FOR_CHILDREN_NAMESPACE)),
+    plain(NEW_CMD(ioctl, 0xff09, PIDFD_GET_USER_NAMESPACE)),
+    plain(NEW_CMD(ioctl, 0xff0a, PIDFD_GET_UTS_NAMESPACE)),
+    writes(NEW_CMD(ioctl, 0x07b9, IOCTL_VM_SOCKETS_GET_LOCAL_CID), kInt),
     plain(NEW_CMD(ioctl, 0x40044900, INOTIFY_IOC_SETNEXTWD)),
     reads(NEW_CMD(ioctl, 0x40085400, TFD_IOC_SET_TICKS), 8),
     plain(CMD(ioctl, RNDRESEEDCRNG)),
@@ -206,6 +217,17 @@ constexpr auto kIoctls = sorted({
     reads(CMD(ioctl, FICLONERANGE), sizeof(file_clone_range)).blocks().changes_file(0, FileChange::replaces),
     emulate(CMD(ioctl, FIDEDUPERANGE), fd, val, counted(24, 16, 32)).blocks(),
     emulate(NEW_CMD(ioctl, 0xc020660b, FS_IOC_FIEMAP), fd, val, always(counted(32, 24, 56))),
+    // Their encoding has only what comes before an array.
+    emulate(NEW_CMD(ioctl, 0xc020662a, EXT4_IOC_GET_ES_CACHE), fd, val, always(counted(32, 24, 56))),
+    emulate(NEW_CMD(ioctl, 0xc0109414, BTRFS_IOC_SPACE_INFO), fd, val, counted(16, 0, 32)),
+    emulate(NEW_CMD(ioctl, 0xc0205826, XFS_IOC_GETBMAP), fd, val, counted(0, 24, 32)),
+    emulate(NEW_CMD(ioctl, 0xc0205838, XFS_IOC_GETBMAPX), fd, val, counted(0, 24, 48)),
+    updates(NEW_CMD(ioctl, 0x8008662c, EXT4_IOC_GETFSUUID), 24),
+    updates(NEW_CMD(ioctl, 0xc0096616, FS_IOC_GET_ENCRYPTION_POLICY_EX), 32),
+    // These write, against their encoding.
+    writes(NEW_CMD(ioctl, 0x40046629, EXT4_IOC_GETSTATE), kInt),
+    writes(NEW_CMD(ioctl, 0x400c6615, FS_IOC_GET_ENCRYPTION_POLICY), 12),
+    writes(NEW_CMD(ioctl, 0x40106614, FS_IOC_GET_ENCRYPTION_PWSALT), 16),
     refuse(NEW_CMD(ioctl, 0xc0606610, PAGEMAP_SCAN), ENOTTY, kPointers),
     refuse(NEW_CMD(ioctl, 0xc0686611, PROCMAP_QUERY), ENOTTY, kPointers),
     refuse(CMD(ioctl, RNDADDENTROPY), EPERM, kPointers),
@@ -235,15 +257,25 @@ constexpr auto kIoctls = sorted({
     writes(CMD(ioctl, BLKDISCARDZEROES), kInt),
     writes(CMD(ioctl, BLKROTATIONAL), 2),
     writes(CMD(ioctl, HDIO_GETGEO), sizeof(hd_geometry)),
+    emulate(NEW_CMD(ioctl, 0xc0101282, BLKREPORTZONE), fd, val, counted(16, 8, 64)),
     refuse(CMD(ioctl, BLKPG), ENOTTY, kPointers),
     plain(CMD(ioctl, LOOP_SET_FD)),
     plain(CMD(ioctl, LOOP_CLR_FD)),
+    plain(CMD(ioctl, LOOP_SET_CAPACITY)),
+    plain(CMD(ioctl, LOOP_SET_DIRECT_IO)),
+    plain(CMD(ioctl, LOOP_SET_BLOCK_SIZE)),
     reads(CMD(ioctl, LOOP_SET_STATUS64), sizeof(loop_info64)),
     writes(CMD(ioctl, LOOP_GET_STATUS64), sizeof(loop_info64)),
     reads(CMD(ioctl, LOOP_CONFIGURE), sizeof(loop_config)),
     plain(CMD(ioctl, LOOP_CTL_ADD)),
     plain(CMD(ioctl, LOOP_CTL_REMOVE)),
     plain(CMD(ioctl, LOOP_CTL_GET_FREE)),
+
+    // The kernel writes into the buffers of these whenever the device has something for them.
+    refuse(NEW_CMD(ioctl, 0x8038550a, USBDEVFS_SUBMITURB), ENOTTY, "what a device writes into memory is not an event"),
+    refuse(NEW_CMD(ioctl, 0x4008550c, USBDEVFS_REAPURB), ENOTTY, "what a device writes into memory is not an event"),
+    refuse(NEW_CMD(ioctl, 0x4008550d, USBDEVFS_REAPURBNDELAY), ENOTTY,
+           "what a device writes into memory is not an event"),
 });
 
 static_assert(valid_table(kIoctls), "unique, every extent refers to an argument that exists");
@@ -257,7 +289,10 @@ constexpr SyscallRow generic(ArgKind kind) { return emulate(SYS(ioctl), fd, val,
 constexpr SyscallRow kGenericWrite = generic(ArgKind::in);
 constexpr SyscallRow kGenericRead = generic(ArgKind::out);
 constexpr SyscallRow kGenericBoth = generic(ArgKind::in_out);
-static_assert(valid(kGenericWrite) && valid(kGenericRead) && valid(kGenericBoth));
+// Of the device mapper: the structure says how long it is with what follows it.
+constexpr uint32_t kDeviceMapper = 0xfd;
+constexpr SyscallRow kOfDeviceMapper = emulate(SYS(ioctl), fd, val, counted(0, 12, 1));
+static_assert(valid(kGenericWrite) && valid(kGenericRead) && valid(kGenericBoth) && valid(kOfDeviceMapper));
 
 }  // namespace
 
@@ -267,6 +302,7 @@ const SyscallRow* generic_ioctl_row(uint32_t request) {
   const uint32_t type = _IOC_TYPE(request);
   // Terminals and sockets are older than the encoding.
   if (_IOC_SIZE(request) == 0 || type == 'T' || type == 0x89) return nullptr;
+  if (type == kDeviceMapper) return &kOfDeviceMapper;
   switch (_IOC_DIR(request)) {
     case _IOC_READ:
       return &kGenericRead;

@@ -5,6 +5,7 @@
 
 #include "base/notice.h"
 #include "base/units.h"
+#include "supervisor/service/drop_in.h"
 #include "supervisor/session/session_client.h"
 
 namespace redrive {
@@ -31,8 +32,14 @@ Result<std::unique_ptr<RecordedSession>> RecordedSession::claim(const std::strin
     notice("this recording cannot be controlled: {}", directory.error().message);
     return std::unique_ptr<RecordedSession>();
   }
-  ASSIGN_OR_RETURN(auto server, SessionServer::claim(name));
-  return std::unique_ptr<RecordedSession>(new RecordedSession(std::move(server)));
+  auto server = SessionServer::claim(name);
+  if (!server && std::getenv(kServiceVariable)) {
+    // What its last start has left behind may still be recorded. The service starts all the same.
+    notice("this recording cannot be controlled: {}", server.error().message);
+    return std::unique_ptr<RecordedSession>();
+  }
+  if (!server) return server.error();
+  return std::unique_ptr<RecordedSession>(new RecordedSession(std::move(*server)));
 }
 
 Result<void> RecordedSession::begin(Recorder& recorder, SessionStatus status, SetBound set_bound) {

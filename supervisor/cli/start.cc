@@ -110,7 +110,7 @@ constexpr CommandText kStartText{
     "The options after NAME are those of redrive record. The session belongs to the caller; 'redrive ps' lists it, "
     "and\n"
     "'redrive stop NAME' ends it. What the command writes goes to FILE, or else to NAME.log beside the traces.\n",
-    {{"NAME", "up to 64 letters, digits and any of _.:@+-\\"}}};
+    {{"NAME", "up to 255 letters, digits and any of _.:@+-\\"}}};
 
 class StartCommand : public CommandWith<StartOptions> {
  public:

@@ -301,6 +301,12 @@ int ObjectMaker::in_directory_of(ObjectNumber number, const std::function<int()>
   return back ? result : ENOENT;
 }
 
+// Whether somebody has the unix socket that is there: it is not just what a process has left behind.
+bool ObjectMaker::is_in_use(int type, const Bytes& address) {
+  const Fd probe(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return !probe || ::connect(probe.get(), address_of(address), size_of(address)) == 0 || errno != ECONNREFUSED;
+}
+
 // To the address that it was bound to. Of a datagram socket or one that listens, others know the port that the kernel
 // had chosen.
 Result<void> ObjectMaker::bind_again(ObjectNumber number) const {
@@ -319,7 +325,10 @@ Result<void> ObjectMaker::bind_again(ObjectNumber number) const {
   std::memcpy(&name, address.data(), std::min(address.size(), sizeof name - 1));
   const int err = in_directory_of(number, [&] {
     struct stat info {};
-    if (name.sun_path[0] && stat(name.sun_path, &info) == 0 && S_ISSOCK(info.st_mode)) unlink(name.sun_path);
+    if (name.sun_path[0] && stat(name.sun_path, &info) == 0 && S_ISSOCK(info.st_mode)) {
+      if (is_in_use(object.type, address)) return EADDRINUSE;
+      unlink(name.sun_path);
+    }
     return ::bind(made_[number], address_of(address), size_of(address)) == 0 ? 0 : errno;
   });
   if (err) return errno_error(fmt::format("cannot bind a socket to {} again", name.sun_path), err);

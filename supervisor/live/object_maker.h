@@ -38,6 +38,7 @@ class ObjectMaker {
   Result<void> make_gone(ObjectNumber object);
   Result<void> make_special(ObjectNumber object);
   Result<void> listen_again(ObjectNumber object);
+  static bool is_in_use(int type, const Bytes& address);
   Result<void> bind_again(ObjectNumber object) const;
   int in_directory_of(ObjectNumber object, const std::function<int()>& act) const;
   Result<void> set_options(ObjectNumber object) const;

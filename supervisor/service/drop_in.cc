@@ -71,10 +71,25 @@ Result<void> check(const UnitFile& unit) {
   return {};
 }
 
+// As a word of a command. `doubled`: characters that are to be themselves, neither a specifier (%) nor a variable ($).
+std::string quoted(const std::string& word, std::string_view doubled) {
+  std::string out;
+  bool plain = !word.empty();
+  for (const char c : word) {
+    if (doubled.find(c) != std::string_view::npos) out += c;
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+    plain = plain && (std::isalnum(static_cast<unsigned char>(c)) ||
+                      std::string_view("_-./:=,+%@$").find(c) != std::string_view::npos);
+  }
+  return plain ? out : "\"" + out + "\"";
+}
+
+// Specifiers in the unit's settings stay what they are.
 std::string owner_of(const UnitFile& unit) {
   std::string owner;
-  if (unit.has("User")) owner += fmt::format(" -o {}", quote_for_systemd(unit.last("User")));
-  if (unit.has("Group")) owner += fmt::format(" -g {}", quote_for_systemd(unit.last("Group")));
+  if (unit.has("User")) owner += fmt::format(" -o {}", quoted(unit.last("User"), "$"));
+  if (unit.has("Group")) owner += fmt::format(" -g {}", quoted(unit.last("Group"), "$"));
   return owner;
 }
 
@@ -85,18 +100,7 @@ bool is_roots(const UnitFile& unit) {
 
 }  // namespace
 
-std::string quote_for_systemd(const std::string& word) {
-  std::string out;
-  bool plain = !word.empty();
-  for (const char c : word) {
-    if (c == '%' || c == '$') out += c;  // neither a specifier nor a variable
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-    plain = plain && (std::isalnum(static_cast<unsigned char>(c)) ||
-                      std::string_view("_-./:=,+%@$").find(c) != std::string_view::npos);
-  }
-  return plain ? out : "\"" + out + "\"";
-}
+std::string quote_for_systemd(const std::string& word) { return quoted(word, "%$"); }
 
 Result<DropIn> make_drop_in(const UnitFile& unit, const std::string& redrive, const std::vector<std::string>& options) {
   TRY(check(unit));
@@ -110,7 +114,7 @@ Result<DropIn> make_drop_in(const UnitFile& unit, const std::string& redrive, co
       "# Made by `redrive service enable`: this service is recorded. `redrive service disable` removes "
       "it.\n[Service]\n";
   line("ExecStartPre", fmt::format("+/usr/bin/install -d -m 0700{} {}", owner_of(unit), traces));
-  line("Environment", fmt::format("REDRIVE_TRACE_DIR={0} REDRIVE_CACHE_DIR={0}/cache", traces));
+  line("Environment", fmt::format("REDRIVE_TRACE_DIR={0} REDRIVE_CACHE_DIR={0}/cache {1}=1", traces, kServiceVariable));
   std::string record = redrive + " record --session %n";
   for (const auto& option : options) record += " " + quote_for_systemd(option);
   line("ExecStart", "");

@@ -13,6 +13,9 @@ namespace redrive {
 inline constexpr char kDropInName[] = "redrive.conf";
 // Traces of services, below a directory for each unit.
 inline constexpr char kServiceTraces[] = "/var/lib/redrive/services";
+// Is in the environment of a recorder that systemd has started: nothing keeps the service from starting that it can do
+// without.
+inline constexpr char kServiceVariable[] = "REDRIVE_SERVICE";
 
 struct DropIn {
   std::string text;

@@ -19,7 +19,7 @@
 namespace redrive {
 namespace {
 
-constexpr size_t kLongestName = 64;
+constexpr size_t kLongestName = 255;
 constexpr char kNew[] = ".new";  // no session's name begins with a full stop
 constexpr int kWaiting = 128;    // connections
 
@@ -115,7 +115,9 @@ Result<Fd> UserDirectory::claim(const std::string& name) const {
 }
 
 void UserDirectory::forget(const std::string& name) const {
-  const Fd lock = locked();
+  // The user may hold the lock for ever, and redrived serves others too: then the name stays until it is claimed.
+  const Fd lock(openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return;
   Fd connection;
   if (try_to_connect(name, connection) == ECONNREFUSED) unlinkat(directory_.get(), name.c_str(), 0);
 }

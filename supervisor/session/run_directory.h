@@ -20,7 +20,7 @@ namespace redrive {
 // /run/redrive, or $REDRIVE_RUN_DIR.
 std::string run_directory();
 
-// Letters, digits and "_.:@+-\", at most 64, beginning with a letter, digit or "_". An Error says what is wrong.
+// Letters, digits and "_.:@+-\", at most 255, beginning with a letter, digit or "_". An Error says what is wrong.
 Result<void> check_session_name(const std::string& name);
 
 class UserDirectory {

@@ -76,6 +76,9 @@ static void configure(int device, int file) {
   }
   struct loop_config config = {.fd = (uint32_t)file};
   MAY(ioctl(device, LOOP_CONFIGURE, &config), EBUSY, ENOTTY, EINVAL);  // it has a file
+  MAY(ioctl(device, LOOP_SET_CAPACITY, 0), ENOTTY, EINVAL, ENXIO);
+  MAY(ioctl(device, LOOP_SET_DIRECT_IO, 0), ENOTTY, EINVAL, ENXIO);
+  MAY(ioctl(device, LOOP_SET_BLOCK_SIZE, 512), ENOTTY, EINVAL, ENXIO);
   MAY(ioctl(device, LOOP_CLR_FD, 0), ENOTTY, EINVAL);
 }
 
@@ -98,6 +101,17 @@ static void files(int file) {
   long version = 0;
   if (MAY(ioctl(file, FS_IOC_GETVERSION, &version), ENOTTY)) NOTE(version);
   MAY(ioctl(file, FS_IOC_SETVERSION, &version), ENOTTY, EOPNOTSUPP, EINVAL);
+  // What only some file systems and devices know, whose answers are longer than their encoding says.
+  uint64_t answer[64] = {0};
+  const unsigned long requests[] = {0xc0109414, 0xc0205826, 0xc0205838, 0x8008662c, 0xc0096616, 0x40046629, 0x400c6615, 0x40106614,
+                                    0xc0101282, 0xc138fd00, 0x8038550a, 0x4008550c, 0x4008550d};
+  for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+    memset(answer, 0, sizeof answer);
+    if (requests[i] == 0x8008662c) answer[0] = 16;  // the length of an UUID
+    if (requests[i] == 0xc0205838) ((uint32_t*)answer)[6] = 2;
+    MAY(ioctl(file, requests[i], answer), ENOTTY, EOPNOTSUPP, EINVAL, ENODATA, EOVERFLOW);
+    NOTE(answer);
+  }
   // Only a file system of one's own may be frozen.
   const int proc = MUST(open("/proc/self/stat", O_RDONLY));
   MAY(ioctl(proc, FIFREEZE, 0), EOPNOTSUPP, ENOTTY, EINVAL);
@@ -111,6 +125,13 @@ static void namespaces_and_random(void) {
   CHECK(ioctl(space, 0xb703) == 0x10000000);  // NS_GET_NSTYPE: CLONE_NEWUSER
   MAY(ioctl(space, 0xb701));
   MAY(ioctl(space, 0xb702));
+  // What PIDFD_GET_*_NAMESPACE answers is another descriptor; older kernels know none of them.
+  const int process = MUST(syscall(SYS_pidfd_open, getpid(), 0));
+  for (unsigned long what = 0xff01; what <= 0xff0a; what++) MAY(ioctl(process, what, 0), ENOTTY, EINVAL, EOPNOTSUPP);
+  MUST(close(process));
+  const int sockets = open("/dev/vsock", O_RDONLY);
+  unsigned cid = 0;
+  if (MAY(ioctl(sockets, 0x7b9, &cid), ENOTTY, EBADF)) NOTE(cid);
   uid_t owner = 77;
   MUST(ioctl(space, 0xb704, &owner));
   NOTE(owner);

@@ -43,6 +43,11 @@ static void change(const volatile unsigned char* view, const char* name, int wri
   MUST(pwritev(writer, two, 2, 2 * kPage));
   MUST(pwritev2(writer, two, 2, 2 * kPage + 500, 0));
   MUST(pwritev2(writer, two, 2, -1, 0));
+  // At the end whatever the place is, and at the place although the descriptor appends; older kernels do not know the second.
+  MAY(pwritev2(writer, two, 2, 2, 0x10), EOPNOTSUPP, EINVAL);
+  const int appends = MUST(open(name, O_WRONLY | O_APPEND));
+  MAY(pwritev2(appends, two, 2, 3 * kPage, 0x20), EOPNOTSUPP, EINVAL);
+  MUST(close(appends));
   same(view, writer, kSize);
 
   const int source = new_file("source", O_RDONLY);

@@ -748,3 +748,8 @@ def refusals(ctx):
     ring.wait_for("\n", ctx.timeout_s)
     if int(ring.output()) >= 0:
         refused(ctx, ring.pid, "io_uring")
+    secret = ctx.start(PYTHON, "-c", "import ctypes, mmap, os, time\nfd = ctypes.CDLL(None).syscall(447, 0)\n"
+                       "if fd >= 0:\n    os.ftruncate(fd, 4096)\n    memory = mmap.mmap(fd, 4096)\nprint(fd, flush=True)\ntime.sleep(1000)")
+    secret.wait_for("\n", ctx.timeout_s)
+    if int(secret.output()) >= 0:
+        refused(ctx, secret.pid, "memfd_secret")

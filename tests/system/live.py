@@ -1,6 +1,7 @@
 """Group live: what `redrive live` makes of a recording. Processes run on from the middle, and must end as the recorded ones have."""
 import re
 import shutil
+import socket
 import subprocess
 import time
 
@@ -462,6 +463,23 @@ def peers(ctx):
         for event in (accepted, accepted + 1, accepted + 2):
             outcome = ctx.expect_status(ctx.redrive("live", ctx.trace, "--break", f"1@{event}", cwd=ctx.work), 0)
             ctx.expect(outcome.stdout.startswith("ok"), outcome, f"the program is wrong from event {event} on")
+
+
+@test("live/socket_in_use")
+def socket_in_use(ctx):
+    """A unix socket at which somebody listens is left to him, like a port; one that was left behind is not in the way."""
+    listens = "import os, socket\ns = socket.socket(socket.AF_UNIX)\ns.bind('here')\ns.listen()\nos.getppid()\nos.unlink('here')\nprint('ok')\n"
+    record(ctx, "/usr/bin/python3", "listens.py", listens_py=listens)
+    place = f"1@{calls(ctx, '1', r'^getppid[(]')[-1]}"
+    other = socket.socket(socket.AF_UNIX)
+    other.bind(str(ctx.work / "here"))
+    other.listen()
+    outcome = ctx.expect_status(ctx.redrive("live", ctx.trace, "--break", place, cwd=ctx.work), 1)
+    ctx.expect("here again: Address already in use" in outcome.stderr, outcome, "does not say that it is in use")
+    socket.socket(socket.AF_UNIX).connect(str(ctx.work / "here"))
+    other.close()
+    outcome = ctx.expect_status(ctx.redrive("live", ctx.trace, "--break", place, cwd=ctx.work), 0)
+    ctx.expect(outcome.stdout.startswith("ok"), outcome, "does not run on")
 
 
 @test("live/pending_signals")

@@ -15,7 +15,7 @@ import time
 import urllib.request
 
 from harness import ROOT, Failure, Skip, needs, test
-from redriving import free_port
+from redriving import check_trace, free_port
 
 # Users that every Debian has, and that nobody logs in as.
 USERS = ["daemon", "bin", "games"]
@@ -528,7 +528,7 @@ def hostile_directory(ctx):
         directory = s.run_directory / str(pwd.getpwnam("bin").pw_uid)
         s.expect("bin", "start", "first", "--", "sleep", "1000")  # so that it exists
         attempt = f"""
-import os, socket, time
+import fcntl, os, socket, time
 os.chdir({str(directory)!r})
 os.symlink({str(ctx.directory / 'bus')!r}, 'bus')
 os.symlink('../{pwd.getpwnam("daemon").pw_uid}/good', 'other')
@@ -537,6 +537,10 @@ open('file', 'w').close()
 mute = socket.socket(socket.AF_UNIX)
 mute.bind('mute')
 mute.listen()
+left_behind = socket.socket(socket.AF_UNIX)
+left_behind.bind('left_behind')
+left_behind.close()
+fcntl.flock(os.open('.', os.O_RDONLY), fcntl.LOCK_EX)
 print('ready', flush=True)
 time.sleep(1000)
 """
@@ -559,6 +563,20 @@ time.sleep(1000)
         s.start_daemon()
         s.expect("daemon", "stop", "good")
         s.expect("bin", "stop", "first")
+
+
+@test("sessions/taken_name")
+def taken_name(ctx):
+    """A recording needs its name; one that systemd starts as a service goes on without: what the last start has left behind may have it still. Names of
+    units may be long."""
+    with sessions(ctx) as s:
+        name = "backup-of-the-customer-database-to-the-remote-storage-bucket@eu-central-1.service"
+        s.expect("root", "start", name, "--", "sleep", "1000")
+        for environment, status in (({}, 125), ({"REDRIVE_SERVICE": "1"}, 0)):
+            outcome = s.expect("root", "record", "--session", name, "-o", ctx.traces / f"taken{status}", "--", "true", env=environment, status=status)
+            ctx.expect("there is a session" in outcome.stderr, outcome, "does not say that the name is taken")
+        check_trace(ctx, ctx.traces / "taken0")
+        s.expect("root", "stop", name)
 
 
 @test("sessions/from_systemd")

@@ -112,6 +112,9 @@ TEST_CASE("drop-ins: commands keep their prefixes and their own words") {
   CHECK(has_line(made, "ExecStart=-:/usr/bin/redrive record --session %n --bound 2s -- /bin/a 'b c' $VARIABLE %i"));
   CHECK(has_line(made, "ExecStart=+/usr/bin/redrive record --session %n --bound 2s -- /bin/d"));
   CHECK(has_line(made, "ExecStartPre=+/usr/bin/install -d -m 0700 -o u -g g /var/lib/redrive/services/%n"));
+  // Names of users are the unit's own words, too.
+  CHECK(has_line(root.drop_in("User=%i\nGroup=a$b\nExecStart=/bin/a\n"),
+                 "ExecStartPre=+/usr/bin/install -d -m 0700 -o %i -g a$$b /var/lib/redrive/services/%n"));
   CHECK(made.find("NotifyAccess") == std::string::npos);
   CHECK(made.find("ReadWritePaths") == std::string::npos);
 }

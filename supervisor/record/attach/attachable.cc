@@ -114,6 +114,9 @@ Result<void> check_memory(Attachable& process) {
       return cannot_attach(process.pid, fmt::format("it has mapped {}, in which memory changes without a system call",
                                                     printable(mapping.name)));
     }
+    if (mapping.name.starts_with("/secretmem")) {
+      return cannot_attach(process.pid, "it has mapped memory that no other process may read (memfd_secret)");
+    }
     if (!mapping.shared && (each.is("dc") || each.is("wf"))) {
       process.not_copied.push_back({mapping.start, mapping.end});
     }

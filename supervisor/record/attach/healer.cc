@@ -155,7 +155,7 @@ Result<void> Healer::heal(const InjectedCall& injected) {
   }
   seizer.release();
   for (const auto& [pid, tids] : processes) {
-    for (const pid_t tid : tids) sched_setaffinity(tid, sizeof(cpu_set_t), &processors_of(pid, tid));
+    for (const pid_t tid : tids) give_back_processors(tid, processors_of(pid, tid));
   }
   return healed;
 }

@@ -9,6 +9,7 @@
 
 #include "base/procfs.h"
 #include "supervisor/record/attach/attachable.h"
+#include "supervisor/record/placement/placement.h"
 #include "supervisor/record/stops/signal_delivery.h"
 #include "supervisor/tier/registers.h"
 
@@ -216,7 +217,7 @@ void Seizer::restart_woken(pid_t tid) {
 void Seizer::release() {
   std::vector<pid_t> stopped;
   for (const auto& [tid, seized] : seized_) {
-    sched_setaffinity(tid, sizeof seized.processors, &seized.processors);
+    give_back_processors(tid, seized.processors);
     if (!running_.contains(tid)) stopped.push_back(tid);
   }
   for (const pid_t tid : stopped) {

@@ -166,6 +166,15 @@ size_t Placement::decide(std::vector<UnitUse>& uses, uint64_t elapsed_ns, unsign
   return Decision(uses, elapsed_ns, others).decide();
 }
 
+void give_back_processors(pid_t tid, const cpu_set_t& its) {
+  cpu_set_t now{}, everywhere;
+  if (!CPU_COUNT(&its) || sched_getaffinity(tid, sizeof now, &now) != 0 || CPU_EQUAL(&now, &its)) return;
+  std::memset(&everywhere, 0xff, sizeof everywhere);
+  const bool same = sched_setaffinity(tid, sizeof everywhere, &everywhere) == 0 &&
+                    sched_getaffinity(tid, sizeof now, &now) == 0 && CPU_EQUAL(&now, &its);
+  if (!same) sched_setaffinity(tid, sizeof its, &its);
+}
+
 uint64_t sleeps_of(pid_t tid) { return proc_status(tid).number("voluntary_ctxt_switches"); }
 
 uint64_t waited_ns_of(pid_t tid) {

@@ -54,6 +54,10 @@ class Placement {
   unsigned others_ = 0;
 };
 
+// Lets a thread run where it could before it was recorded: there, if it was moved at all. If that is wherever its
+// cpuset lets it (cpuset(7)), it is not bound to what that is now.
+void give_back_processors(pid_t tid, const cpu_set_t& its);
+
 // How often a thread has slept or stopped (proc_pid_status(5), voluntary_ctxt_switches); 0 if it has ended.
 uint64_t sleeps_of(pid_t tid);
 // How long a thread has waited for a processor (/proc/PID/schedstat); 0 if it has ended, or if the kernel does not

@@ -62,7 +62,10 @@ uint64_t end_of_write(const Thread& thread, uint64_t length, uint64_t size) {
   const Process& process = *thread.process;
   const auto descriptor =
       DescriptorInfo::read(process.shown_as(), thread.call.args[static_cast<size_t>(row.changed_arg)]);
-  if (descriptor.flags & O_APPEND) return size;
+  const uint64_t flags = row.number == SYS_pwritev2 ? thread.call.args[5] : 0;
+  constexpr uint64_t kDoNotAppend = 0x20;  // RWF_NOAPPEND
+  const bool appends = (descriptor.flags & O_APPEND) && !(flags & kDoNotAppend);
+  if (appends || (flags & RWF_APPEND)) return size;
   uint64_t end = descriptor.position;
   if (row.change_offset < 0) return end;
   const auto at = static_cast<size_t>(row.change_offset);

@@ -24,7 +24,10 @@ bool is_library(const std::array<uint64_t, 6>& args) { return args[3] & MAP_DENY
 }  // namespace
 
 bool LayoutCalls::mappable(Thread& thread) {
-  if (thread.call.row->special != Special::mmap || (thread.call.args[3] & MAP_ANONYMOUS)) return true;
+  constexpr uint64_t kDroppable = 8;  // MAP_DROPPABLE: the kernel may take its contents away
+  if (thread.call.row->special != Special::mmap) return true;
+  if ((thread.call.args[3] & MAP_TYPE) == kDroppable) return false;
+  if (thread.call.args[3] & MAP_ANONYMOUS) return true;
   struct stat info {};
   if (stat(descriptor_path(thread.process->shown_as(), thread.call.args[4]).c_str(), &info) != 0) return true;
   if (packet_rings_.is_mapped_whole(thread, info)) return true;

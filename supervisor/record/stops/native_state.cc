@@ -13,6 +13,7 @@
 #include "base/procfs.h"
 #include "checkpoint/address_space.h"
 #include "supervisor/record/memory/file_copies.h"
+#include "supervisor/record/placement/placement.h"
 #include "supervisor/record/stops/code_patching.h"
 #include "supervisor/record/stops/ends.h"
 #include "supervisor/record/stops/signal_delivery.h"
@@ -323,7 +324,7 @@ void NativeState::give_back(Process& process) {
 
 void NativeState::give_back(Thread& thread) {
   if (const auto mask = std::exchange(thread.mask_at_birth, {})) tracer_.set_signal_mask(thread.tid, *mask);
-  if (CPU_COUNT(&thread.processors)) sched_setaffinity(thread.tid, sizeof thread.processors, &thread.processors);
+  give_back_processors(thread.tid, thread.processors);
   const uint64_t mode = thread.counter_mode ? thread.counter_mode : PR_TSC_ENABLE;
   if (limits_.traps.counter && !call(thread, SYS_prctl, {PR_SET_TSC, mode})) return;
   if (limits_.traps.cpuid && !call(thread, SYS_arch_prctl, {ARCH_SET_CPUID, 1})) return;

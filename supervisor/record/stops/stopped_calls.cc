@@ -38,6 +38,8 @@ namespace {
 // Whether the call asks which processors a thread may run on, or runs on.
 bool asks_processors(const SyscallRow& row) { return row.number == SYS_sched_getaffinity || row.number == SYS_getcpu; }
 
+constexpr uint64_t kOnlyChecks = 0x10000;  // execveat(2), AT_EXECVE_CHECK: nothing is executed
+
 // Whether the code inside the tracee has not served the call because the thread spins.
 bool spins(const RecordedGate* gate) {
   return gate && gate->slot() && read_once(gate->slot()->spins) >= gate::kMostSpins;
@@ -90,6 +92,10 @@ void StoppedCalls::enter(Thread& thread) {
   const bool changes_tier = gate && thread.call.row && gate->is_changed_by(thread.call.row->special, thread.call.args);
   if (native_.answers_rseq(thread)) {
     answer_call(thread, 0);
+    return;
+  }
+  if (thread.call.row && thread.call.row->special == Special::execveat && (thread.call.args[4] & kOnlyChecks)) {
+    answer_call(thread, -EINVAL);  // as kernels before 6.14
     return;
   }
   const Memory& memory = thread.process->memory;
@@ -172,7 +178,7 @@ void StoppedCalls::refuse(Thread& thread, const SyscallRow* row) {
   };
   const int error = reason();
   if (row && !layout_.mappable(thread)) {
-    const std::string what = call_name(number, thread.call.args) + " of a device or socket";
+    const std::string what = call_name(number, thread.call.args) + " of a device, a socket, or memory that can vanish";
     findings_.count_refusal(*thread.process->unit, what, std::string(error_name(error)), false);
   } else {
     findings_.count_refusal(thread, row, error);
