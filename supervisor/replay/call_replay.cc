@@ -57,7 +57,13 @@ Result<Step> CallReplay::make(RedrivenThread& thread, EventIndex index, const Ev
 Result<Step> CallReplay::enter(RedrivenThread& thread, EventIndex index, const Event& event) {
   const Memory& memory = redriving_.unit.memory(thread);
   const auto expected = [&] { return format_call(event.number, event.args) + " at " + hex(event.ip); };
-  const ThreadStop stop = redriving_.runner.run(thread);
+  ThreadStop stop = redriving_.runner.run(thread);
+  const auto is_here = [&] {
+    return static_cast<int64_t>(thread.regs.orig_rax) == event.number && thread.regs.rip == event.ip;
+  };
+  while (stop == ThreadStop::syscall && !is_here() && redriving_.runner.refuse_foreign(thread)) {
+    stop = redriving_.runner.run(thread);
+  }
   if (stop != ThreadStop::syscall) {
     return diverged(thread, index, expected(), redriving_.runner.came_to(thread, stop));
   }
@@ -68,7 +74,7 @@ Result<Step> CallReplay::enter(RedrivenThread& thread, EventIndex index, const E
     return diverged(thread, index, expected(),
                     format_call(number, args, &memory) + " at " + hex(thread.regs.rip) + how);
   };
-  if (number != event.number || thread.regs.rip != event.ip) return differs("");
+  if (!is_here()) return differs("");
   const size_t count = row ? row->argument_count() : 0;
   if (!std::equal(args.begin(), args.begin() + static_cast<ptrdiff_t>(count), event.args.begin())) return differs("");
   if (!event.regs_hash.agrees(preserved_registers_hash(thread.regs))) return differs(", with other registers");

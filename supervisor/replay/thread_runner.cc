@@ -3,6 +3,7 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <utility>
 
@@ -38,6 +39,7 @@ ThreadStop ThreadRunner::run(RedrivenThread& thread, const Probe* awaited) {
       // However the thread continues, the kernel makes no call.
       if (filtered && ptrace(PTRACE_POKEUSER, thread.tid, offsetof(user, regs.orig_rax), ~0ull) != 0)
         return ThreadStop::gone;
+      thread.regs.orig_rax = call_number(thread.regs);
       if (gate) gate->make_canonical(thread.regs);
       thread.stopped_at_syscall = true;
       return ThreadStop::syscall;
@@ -56,6 +58,14 @@ ThreadStop ThreadRunner::run(RedrivenThread& thread, const Probe* awaited) {
     if (gate) gate->make_canonical(thread.regs);
     return own ? ThreadStop::fault : ThreadStop::overdue;
   }
+}
+
+bool ThreadRunner::refuse_foreign(RedrivenThread& thread) const {
+  if (gates_.of(thread) || !is_foreign_call(thread.regs, unit_.memory(thread))) return false;
+  thread.regs.rax = static_cast<uint64_t>(-ENOSYS);
+  thread.regs.orig_rax = ~0ull;
+  thread.stopped_at_syscall = false;
+  return set_regs(thread.tid, thread.regs);
 }
 
 ThreadStop ThreadRunner::run_ahead(RedrivenThread& thread) {

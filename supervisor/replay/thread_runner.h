@@ -21,6 +21,9 @@ class ThreadRunner {
   ThreadStop run(RedrivenThread& thread, const Probe* awaited = nullptr);
   // The same, but leaves the thread there for the next caller.
   ThreadStop run_ahead(RedrivenThread& thread);
+  // The thread has stopped at a call that no recording has, because the recorder's filter answers it unseen: so it is
+  // answered. False if it is another one.
+  bool refuse_foreign(RedrivenThread& thread) const;
   // What a report says about where it came to.
   std::string came_to(const RedrivenThread& thread, ThreadStop stop) const;
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/bytes.h"
+#include "base/remote.h"
 
 namespace redrive {
 
@@ -20,6 +21,21 @@ inline user_regs_struct before_syscall(const user_regs_struct& entry) {
   regs.rax = entry.orig_rax;
   regs.orig_rax = ~0ull;
   return regs;
+}
+
+// The number of a call: the kernel looks only at this half of the register.
+inline uint64_t call_number(const user_regs_struct& regs) {
+  return static_cast<uint64_t>(int64_t{static_cast<int32_t>(regs.orig_rax)});
+}
+
+// Whether a call, at its entry, is not one of 64-bit programs: of 32-bit code, by int $0x80, or by a number of x32.
+// Filters answer these unseen (interceptors/seccomp_filter.h).
+inline bool is_foreign_call(const user_regs_struct& entry, const Memory& memory) {
+  constexpr uint64_t kX32 = 0x40000000;
+  constexpr uint16_t kInt80 = 0x80cd;
+  uint16_t instruction = 0;
+  return entry.cs != kCodeSegment || (entry.orig_rax & kX32) ||
+         (memory.get(entry.rip - sizeof instruction, instruction) && instruction == kInt80);
 }
 
 // Whether a call comes from the page of calls that the kernel emulates at a fixed address (vsyscall in

@@ -10,7 +10,7 @@ import socket
 import statistics
 import time
 
-from harness import TESTS, Failure, Skip, compiled, needs, test
+from harness import TESTS, Failure, Skip, compiled, needs, test, workload
 from redriving import check_report, check_trace, free_port, is_root, redrive_all
 from sessions import sessions
 
@@ -753,3 +753,15 @@ def refusals(ctx):
     secret.wait_for("\n", ctx.timeout_s)
     if int(secret.output()) >= 0:
         refused(ctx, secret.pid, "memfd_secret")
+
+
+@test("attach/foreign_calls")
+def foreign_calls(ctx):
+    """Calls of other kinds than those of 64-bit programs are refused while it is recorded, and taken for no others."""
+    ticker = ctx.start(workload(ctx.options, "foreign_ticker"))
+    ticker.wait_for("3\n", ctx.timeout_s)
+    attach(ctx, ticker.pid, duration="500ms", options=())
+    if "32-bit" not in str(ctx.json("stats", ctx.trace)["refused"]):
+        raise Failure(f"does not say what was refused: {ctx.json('stats', ctx.trace)['refused']}")
+    if ticker.has_ended():
+        raise ticker.failure("has found something wrong")

@@ -142,6 +142,7 @@ void StopHandler::syscall_entry(Thread& thread) {
     gate->make_canonical(regs);
     gate_stops_.cancel_pending(thread);
   }
+  regs.orig_rax = call_number(regs);
   thread.entry = regs;
   if (control_.parks()) {
     control_.rewind(thread, regs);

@@ -50,7 +50,7 @@ bool spins(const RecordedGate* gate) {
 void StoppedCalls::enter(Thread& thread) {
   Unit& unit = *thread.process->unit;
   thread.asked_to_stop = false;
-  if (limits_.attached && thread.entry.cs != kCodeSegment) {
+  if (limits_.attached && is_foreign_call(thread.entry, thread.process->memory)) {
     refuse_foreign(thread);
     return;
   }
