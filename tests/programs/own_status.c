@@ -75,6 +75,7 @@ static void* check_thread(void* more) {
 static void check_all(int more) {
   char path[64];
   check("/proc/self/status", more);
+  check("/proc//self/./status", more);
   snprintf(path, sizeof path, "/proc/%d/status", getpid());
   check(path, more);
   pthread_t thread;

@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "supervisor/record/tracees/findings.h"
 #include "supervisor/record/tracees/thread_control.h"
 #include "supervisor/record/tracees/tracees.h"
@@ -22,7 +24,8 @@ void AdaptedOpens::open(Thread& thread) {
     if (!of) return {};
     return AdaptedFiles::Subject{of->confinement, of->processors};
   };
-  const std::string path = thread.process->memory.string(thread.call.args[first]);
+  const std::filesystem::path named(thread.process->memory.string(thread.call.args[first]));
+  const std::string path = named.lexically_normal();  // "/proc//self/./status"
   thread.call.adapted = adapted_files_.contents({thread.tid, thread.process->pid}, path, find_subject);
   if (!thread.call.adapted) return;
   user_regs_struct regs = thread.entry;
