@@ -1,11 +1,13 @@
 #include "supervisor/record/stops/woken_calls.h"
 
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 
+#include "base/procfs.h"
 #include "checkpoint/address_space.h"
 #include "supervisor/record/kernel/stop_queue.h"
 #include "supervisor/record/kernel/tracee_calls.h"
@@ -31,6 +33,11 @@ bool WokenCalls::transfer_rest(Thread& thread, uint64_t moved) {
   const auto rest = rest_of_transfer(number, thread.call.args, process.memory, moved);
   // A program's own filters may allow only what it uses.
   if (!rest || control_.parks() || (limits_.attached && rest->number != number)) return false;
+  // Nothing wakes a thread that writes to a file: it was short for another reason, such as a limit.
+  struct stat info {};
+  if (stat(descriptor_path(process.shown_as(), thread.call.args[0]).c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
+    return false;
+  }
   const Address instruction = vdso_syscall(process.memory, vdso_address(process.shown_as()));
   if (!instruction && process.tier()) return false;
   user_regs_struct regs = thread.entry;

@@ -1,0 +1,79 @@
+#include "supervisor/record/tracees/transfer_rest.h"
+
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include "tests/unit/unit_test.h"
+
+namespace redrive::transfer_rest_test {
+
+namespace {
+
+using Arguments = std::array<uint64_t, 6>;
+
+constexpr Address kVector = 0x1000, kMessage = 0x2000, kFirst = 0x10000, kSecond = 0x20000;
+
+// A vector of 100 and 50 bytes with an empty element between them, and a message that has it.
+class Caller {
+ public:
+  Caller() {
+    vector_ = {iovec{at(kFirst), 100}, iovec{at(kFirst), 0}, iovec{at(kSecond), 50}};
+    message_.msg_iov = static_cast<iovec*>(at(kVector));
+    message_.msg_iovlen = vector_.size();
+    pieces_ = {{kVector, bytes(vector_.data(), sizeof vector_)}, {kMessage, bytes(&message_, sizeof message_)}};
+  }
+  Memory memory() const { return Memory::of(pieces_); }
+
+ private:
+  static void* at(Address address) { return reinterpret_cast<void*>(address); }
+  static std::span<const uint8_t> bytes(const void* from, size_t size) {
+    return {static_cast<const uint8_t*>(from), size};
+  }
+  std::array<iovec, 3> vector_{};
+  msghdr message_{};
+  std::vector<Memory::Piece> pieces_;
+};
+
+struct Case {
+  int64_t number;
+  Arguments args;
+  uint64_t moved;
+  std::optional<TransferRest> rest;
+};
+
+}  // namespace
+
+TEST_CASE("the rest of a transfer begins where the transfer has stopped") {
+  const Caller caller;
+  const Memory memory = caller.memory();
+  const Case cases[] = {
+      {SYS_write, {3, kFirst, 100}, 30, TransferRest{SYS_write, {3, kFirst + 30, 70}}},
+      {SYS_write, {3, kFirst, 100}, 100, {}},
+      {SYS_sendto, {3, kFirst, 100, MSG_NOSIGNAL}, 99, TransferRest{SYS_sendto, {3, kFirst + 99, 1, MSG_NOSIGNAL}}},
+      {SYS_writev, {3, kVector, 3}, 30, TransferRest{SYS_write, {3, kFirst + 30, 70}}},
+      {SYS_writev, {3, kVector, 3}, 100, TransferRest{SYS_write, {3, kSecond, 50}}},
+      {SYS_writev, {3, kVector, 3}, 149, TransferRest{SYS_write, {3, kSecond + 49, 1}}},
+      {SYS_writev, {3, kVector, 3}, 150, {}},
+      {SYS_writev, {3, kVector + 0x500, 3}, 1, {}},  // the vector is there no more
+      {SYS_sendmsg, {3, kMessage, 0}, 120, TransferRest{SYS_sendto, {3, kSecond + 20, 30, 0}}},
+      {SYS_recvfrom, {3, kFirst, 100, MSG_WAITALL}, 10, TransferRest{SYS_recvfrom, {3, kFirst + 10, 90, MSG_WAITALL}}},
+      {SYS_recvfrom, {3, kFirst, 100, 0}, 10, {}},  // it has what was there
+      {SYS_recvfrom, {3, kFirst, 100, MSG_WAITALL | MSG_PEEK}, 10, {}},
+      {SYS_recvmsg, {3, kMessage, MSG_WAITALL}, 100, TransferRest{SYS_recvfrom, {3, kSecond, 50, MSG_WAITALL}}},
+      {SYS_recvmsg, {3, kMessage, 0}, 100, {}},
+      {SYS_sendfile, {3, 4, 0, 1000}, 10, TransferRest{SYS_sendfile, {3, 4, 0, 990}}},
+      {SYS_read, {3, kFirst, 100}, 10, {}},
+  };
+  for (const Case& each : cases) {
+    CAPTURE(each.number);
+    CAPTURE(each.moved);
+    const auto rest = rest_of_transfer(each.number, each.args, memory, each.moved);
+    REQUIRE_EQ(rest.has_value(), each.rest.has_value());
+    if (!rest) continue;
+    CHECK_EQ(rest->number, each.rest->number);
+    CHECK(rest->args == each.rest->args);
+  }
+}
+
+}  // namespace redrive::transfer_rest_test
