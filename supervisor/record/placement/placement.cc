@@ -1,6 +1,7 @@
 #include "supervisor/record/placement/placement.h"
 
 #include <algorithm>
+#include <cstring>
 #include <sstream>
 #include <string>
 
