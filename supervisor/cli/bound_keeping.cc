@@ -108,14 +108,14 @@ class Keeping {
   }
 
   Result<Certificate> certify(const Trace& trace, DependenceGraph& graph, bool repaired) {
-    auto replays = predict_all(graph.rdg(), costs(trace));
+    ASSIGN_OR_RETURN(auto replays, predict_all(graph.rdg(), costs(trace)));
     const double bound_s = trace.settings().bound_s;
     const bool nearly_late = std::any_of(replays.begin(), replays.end(), [&](const PredictedReplay& replay) {
       return replay.predicted_s > kNearlyLate * bound_s;
     });
     if (nearly_late && (measured_.empty() || repaired)) {
       TRY(measure(trace, graph.rdg(), std::move(replays)));
-      replays = predict_all(graph.rdg(), costs(trace));
+      ASSIGN_OR_RETURN(replays, predict_all(graph.rdg(), costs(trace)));
     }
     return redrive::certify(replays, bound_s, costs(trace));
   }

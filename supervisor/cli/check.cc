@@ -43,7 +43,8 @@ Result<std::optional<std::string>> check_certificate(const Trace& trace, const C
   TRY(graph.read_all());
   ReplayCosts costs = costs_of(trace, kept.jobs);
   costs.pace = kept.pace;
-  const Certificate made = certify(predict_all(graph.rdg(), costs), trace.settings().bound_s, costs);
+  ASSIGN_OR_RETURN(const auto replays, predict_all(graph.rdg(), costs));
+  const Certificate made = certify(replays, trace.settings().bound_s, costs);
   if (is_same_promise(kept, made)) return std::optional<std::string>();
   return std::optional(fmt::format("{}: the certificate says {}, {} late; by the trace it is {}, {} late",
                                    TraceFiles{trace.directory()}.certificate(), describe_basis(kept), kept.over.size(),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <iterator>
 
@@ -77,20 +78,27 @@ PredictedReplay predict(const Plan& plan, const ReplayCosts& costs) {
   return replay;
 }
 
-std::vector<PredictedReplay> predict_all(const Rdg& graph, const ReplayCosts& costs) {
+Result<std::vector<PredictedReplay>> predict_all(const Rdg& graph, const ReplayCosts& costs, uint64_t most_work) {
   std::vector<std::pair<UnitId, IntervalIndex>> all;
   for (const auto& [unit, intervals] : graph.units) {
     for (IntervalIndex i = 0; i < intervals.size(); ++i) all.emplace_back(unit, i);
   }
   const size_t parts = kPartsOfProcessor * static_cast<size_t>(processor_count());
   std::vector<std::vector<PredictedReplay>> replays(parts);
+  std::atomic<uint64_t> work = 0;
   for_each_in_parallel(parts, [&](size_t part) {
     Planner planner(graph);
-    for (size_t i = all.size() * part / parts; i < all.size() * (part + 1) / parts; ++i) {
+    for (size_t i = all.size() * part / parts; i < all.size() * (part + 1) / parts && work <= most_work; ++i) {
       const auto planned = planner.plan(all[i].first, all[i].second);
-      if (planned.plan) replays[part].push_back(predict(*planned.plan, costs));
+      if (!planned.plan) continue;
+      work += planned.plan->replay_set.size() + planned.plan->messages;
+      replays[part].push_back(predict(*planned.plan, costs));
     }
   });
+  if (work > most_work) {
+    return Error{fmt::format("its {} depend on so much of each other that not all of their replays can be planned",
+                             counted(all.size(), "interval"))};
+  }
   std::vector<PredictedReplay> result;
   for (auto& part : replays) std::ranges::move(part, std::back_inserter(result));
   return result;

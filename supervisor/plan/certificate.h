@@ -45,8 +45,11 @@ double overhead_s(uint64_t intervals, uint64_t messages, uint32_t jobs, const Pa
 // intervals are independent, so for the work they add up as squares.
 PredictedReplay predict(const Plan& plan, const ReplayCosts& costs);
 // Plans every interval of a graph that has been read whole. An interval that cannot be planned is left out: nothing
-// that was recorded leads to it.
-std::vector<PredictedReplay> predict_all(const Rdg& graph, const ReplayCosts& costs);
+// that was recorded leads to it. Fails if all plans together would have more intervals and messages than `most_work`:
+// where a policy limits no replay, that grows with the square of the recording. The default takes half a minute or so.
+inline constexpr uint64_t kMostPlanned = 300'000'000;
+Result<std::vector<PredictedReplay>> predict_all(const Rdg& graph, const ReplayCosts& costs,
+                                                 uint64_t most_work = kMostPlanned);
 Certificate certify(const std::vector<PredictedReplay>& replays, double bound_s, const ReplayCosts& costs);
 
 // The certificate of a trace in which everything together takes less than half of the bound: nothing needs to be

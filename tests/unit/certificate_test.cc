@@ -75,7 +75,7 @@ uint64_t bytes_of(const Repair& repair, const Rdg& graph) {
 }
 
 double slowest_s(const Rdg& graph, const ReplayCosts& its_costs) {
-  return certify(predict_all(graph, its_costs), 1, its_costs).slowest.predicted_s;
+  return certify(predict_all(graph, its_costs).value(), 1, its_costs).slowest.predicted_s;
 }
 
 struct SampleTrace {
@@ -175,7 +175,7 @@ TEST_CASE("certificate: an interval that is needed up to a send may take longer,
 TEST_CASE("certificate: names the slowest replay, and all that are longer than the bound") {
   const Rdg graph = ring(4, 2, 8);
   const auto its_costs = costs(2);
-  const auto replays = predict_all(graph, its_costs);
+  const auto replays = predict_all(graph, its_costs).value();
   REQUIRE_EQ(replays.size(), 8);
   const double longest_s = std::max_element(replays.begin(), replays.end(), [](auto& a, auto& b) {
                              return a.predicted_s < b.predicted_s;
@@ -187,6 +187,15 @@ TEST_CASE("certificate: names the slowest replay, and all that are longer than t
   CHECK_FALSE(broken.is_kept());
   CHECK_EQ(broken.over.size(),
            std::count_if(replays.begin(), replays.end(), [](auto& replay) { return replay.predicted_s > 0.15; }));
+}
+
+TEST_CASE("certificate: plans that are too much together are not made") {
+  const Rdg graph = ring(4, 2, 8);
+  uint64_t work = 0;
+  const auto replays = predict_all(graph, costs(2)).value();
+  for (const auto& replay : replays) work += replay.intervals + replay.messages;
+  CHECK(predict_all(graph, costs(2), work));
+  CHECK_FALSE(predict_all(graph, costs(2), work - 1));
 }
 
 TEST_CASE("certificate: is kept in the trace until the trace changes") {
@@ -363,13 +372,14 @@ TEST_CASE("repair: of random executions, every replay keeps the bound then, if i
     const auto its_costs = costs(static_cast<uint32_t>(1 + below(3)), 0.005);
     Rdg repaired = graph;
     apply(choose_repair(graph, kBound_s, its_costs), repaired);
-    for (const auto& replay : predict_all(repaired, its_costs)) {
+    const auto predicted = predict_all(repaired, its_costs).value();
+    for (const auto& replay : predicted) {
       CAPTURE(seed);
       CAPTURE(replay.unit);
       CAPTURE(replay.interval);
       CHECK(replay.predicted_s <= kBound_s);
     }
-    CHECK_EQ(predict_all(repaired, its_costs).size(), predict_all(graph, its_costs).size());
+    CHECK_EQ(predicted.size(), predict_all(graph, its_costs).value().size());
   }
 }
 
