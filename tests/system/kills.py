@@ -82,6 +82,17 @@ def moments(count, length_s, seed):
             for _ in range(count)]
 
 
+def shortest_s(act, undo):
+    """How long it takes on a machine on which others work, too: the shortest of three times."""
+    lengths = []
+    for _ in range(3):
+        began = time.monotonic()
+        act()
+        lengths.append(time.monotonic() - began)
+        undo()
+    return min(lengths)
+
+
 def expect_rest_is_good(ctx, trace, moment_s):
     checked = ctx.redrive("check", trace)
     if checked.status == 1:
@@ -100,10 +111,7 @@ def kill_recorders(ctx, name, count, seed):
     kept = bystander(ctx)
     program, *arguments = WORKLOADS[name]
     job = job_of(ctx, program, *arguments, record_options=PERIOD)
-    began = time.monotonic()
-    record(ctx, job)
-    length_s = time.monotonic() - began
-    ctx.expect_status(ctx.redrive("rm", ctx.trace), 0)
+    length_s = shortest_s(lambda: record(ctx, job), lambda: ctx.expect_status(ctx.redrive("rm", ctx.trace), 0))
     in_time = recorded = 0
     for i, moment_s in enumerate(moments(count, length_s, seed)):
         job.prepare(ctx.fresh_work())
@@ -128,9 +136,12 @@ def kill_preparers(ctx, count, seed):
     original = ctx.traces / "original"
     ctx.trace.rename(original)
     shutil.copytree(original, ctx.trace)
-    began = time.monotonic()
-    ctx.expect_status(ctx.redrive("prepare", "--bound", BOUND, ctx.trace), 0)
-    length_s = time.monotonic() - began
+
+    def start_again():
+        shutil.rmtree(ctx.trace)
+        shutil.copytree(original, ctx.trace)
+
+    length_s = shortest_s(lambda: ctx.expect_status(ctx.redrive("prepare", "--bound", BOUND, ctx.trace), 0), start_again)
     shutil.rmtree(ctx.trace)
     in_time = 0
     for moment_s in moments(count, length_s, seed):
