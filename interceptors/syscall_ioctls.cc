@@ -26,6 +26,7 @@ namespace {
 using namespace rows;
 
 constexpr const char* kPointers = "its structure points to memory whose length only the driver knows";
+constexpr const char* kByDevice = "what a device writes into memory is not an event";
 
 constexpr Row plain(Call call) { return emulate(call, fd, val, val); }
 constexpr Row reads(Call call, uint32_t bytes) { return emulate(call, fd, val, in(bytes)); }
@@ -272,10 +273,9 @@ constexpr auto kIoctls = sorted({
     plain(CMD(ioctl, LOOP_CTL_GET_FREE)),
 
     // The kernel writes into the buffers of these whenever the device has something for them.
-    refuse(NEW_CMD(ioctl, 0x8038550a, USBDEVFS_SUBMITURB), ENOTTY, "what a device writes into memory is not an event"),
-    refuse(NEW_CMD(ioctl, 0x4008550c, USBDEVFS_REAPURB), ENOTTY, "what a device writes into memory is not an event"),
-    refuse(NEW_CMD(ioctl, 0x4008550d, USBDEVFS_REAPURBNDELAY), ENOTTY,
-           "what a device writes into memory is not an event"),
+    refuse(NEW_CMD(ioctl, 0x8038550a, USBDEVFS_SUBMITURB), ENOTTY, kByDevice),
+    refuse(NEW_CMD(ioctl, 0x4008550c, USBDEVFS_REAPURB), ENOTTY, kByDevice),
+    refuse(NEW_CMD(ioctl, 0x4008550d, USBDEVFS_REAPURBNDELAY), ENOTTY, kByDevice),
 });
 
 static_assert(valid_table(kIoctls), "unique, every extent refers to an argument that exists");
@@ -289,7 +289,7 @@ constexpr SyscallRow generic(ArgKind kind) { return emulate(SYS(ioctl), fd, val,
 constexpr SyscallRow kGenericWrite = generic(ArgKind::in);
 constexpr SyscallRow kGenericRead = generic(ArgKind::out);
 constexpr SyscallRow kGenericBoth = generic(ArgKind::in_out);
-// Of the device mapper: the structure says how long it is with what follows it.
+// A structure of the device mapper holds its own length, which includes what follows it.
 constexpr uint32_t kDeviceMapper = 0xfd;
 constexpr SyscallRow kOfDeviceMapper = emulate(SYS(ioctl), fd, val, counted(0, 12, 1));
 static_assert(valid(kGenericWrite) && valid(kGenericRead) && valid(kGenericBoth) && valid(kOfDeviceMapper));

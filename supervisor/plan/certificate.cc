@@ -123,16 +123,15 @@ std::optional<Certificate> certify_sum(const Trace& trace) {
   Certificate certificate;
   certificate.bound_s = settings.bound_s;
   PredictedReplay& sum = certificate.slowest;
-  double starts_s = 0;
   for (const auto& unit : trace.units()) {
     for (const auto& interval : trace.intervals(unit.unit)) {
       ++certificate.intervals;
       sum.work_s += seconds(interval_extent(trace, unit.unit, interval.interval).cpu_ns);
       sum.restore_s += restore_s(trace, unit.unit, interval.interval);
-      starts_s += unmeasured_start_s(settings.restore_cost_s);
     }
   }
-  sum.predicted_s = sum.work_s + sum.restore_s + starts_s;
+  sum.predicted_s = sum.work_s + sum.restore_s +
+                    static_cast<double>(certificate.intervals) * unmeasured_start_s(settings.restore_cost_s);
   if (sum.predicted_s > kSumOfBound * settings.bound_s) return std::nullopt;
   return certificate;
 }

@@ -1,18 +1,8 @@
 // Calls of other kinds than those of 64-bit programs: by int $0x80, with numbers of x32, and with bits in the register that the kernel does
 // not look at. A recording refuses the first, as kernels do that have no 32-bit programs.
+#include "foreign_calls.h"
+
 #include "test.h"
-
-static long call(long number) {
-  long result;
-  __asm__ volatile("syscall" : "=a"(result) : "a"(number) : "rcx", "r11", "memory");
-  return result;
-}
-
-static int old_call(int number) {
-  int result;
-  __asm__ volatile("int $0x80" : "=a"(result) : "a"(number) : "memory");
-  return result;
-}
 
 int main(void) {
   for (int i = 0; i < 100; i++) {

@@ -343,19 +343,23 @@ def records_with_exec_checkpoints_only(ctx, outcome, trace):
     check_trace(ctx, trace)
 
 
-@test("bad_input/no_privilege")
-def no_privilege(ctx):
-    if not is_root():
-        raise Skip("not root: all other tests are this one")
+def redrive_of_nobody(ctx):
+    """The beginning of a command line that runs redrive as a user without privileges, who owns the directories of the test."""
     needs("setpriv")
-    job = job_of(ctx, "pipe_pingpong")
-    job.prepare(ctx.work)
     for directory in (ctx.work, ctx.traces, ctx.home):
         os.chown(directory, 65534, 65534)
     redrive = ctx.directory / "redrive"  # where that user can reach it
     shutil.copy(ctx.options.redrive, redrive)
-    outcome = ctx.run("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", redrive, "record", "-o",
-                      ctx.trace, *PERIOD, "--", *job.command, cwd=ctx.work)
+    return ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", redrive)
+
+
+@test("bad_input/no_privilege")
+def no_privilege(ctx):
+    if not is_root():
+        raise Skip("not root: all other tests are this one")
+    job = job_of(ctx, "pipe_pingpong")
+    job.prepare(ctx.work)
+    outcome = ctx.run(*redrive_of_nobody(ctx), "record", "-o", ctx.trace, *PERIOD, "--", *job.command, cwd=ctx.work)
     records_as_well_as_it_can(ctx, outcome, ctx.trace)
     take_away_surroundings(ctx)
     redrive_all(ctx)
@@ -573,7 +577,7 @@ def control_characters(ctx):
         outcome = ctx.expect_status(ctx.redrive(*words), 0)
         shown = outcome.stdout + outcome.stderr
         ctx.expect("\x1b" not in shown and "\x07" not in shown, outcome, "shows control characters")
-    # Of a replay that is late, too.
+    # The same holds for what is said of replays that take longer than their bound.
     late = ctx.traces / "late"
     shutil.copy(shutil.which("dash") or "/bin/sh", program)
     computes = "i=0; while [ $i -lt 600000 ]; do i=$((i + 1)); done"
@@ -752,14 +756,8 @@ def undumpable(ctx):
     """A program into which only root may look is recorded by its own user, too."""
     if not is_root():
         raise Skip("not root: programs/undumpable is this one")
-    needs("setpriv")
     job = job_of(ctx, "undumpable")
     job.prepare(ctx.work)
-    for directory in (ctx.work, ctx.traces, ctx.home):
-        os.chown(directory, 65534, 65534)
-    redrive = ctx.directory / "redrive"
-    shutil.copy(ctx.options.redrive, redrive)
-    nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", redrive)
-    told = ctx.expect_status(ctx.run(*nobody, "record", "-o", ctx.trace, *PERIOD, "--", *job.command, cwd=ctx.work), 0)
+    told = ctx.expect_status(ctx.run(*redrive_of_nobody(ctx), "record", "-o", ctx.trace, *PERIOD, "--", *job.command, cwd=ctx.work), 0)
     ctx.expect("ok executed" in told.stdout and "may diverge" not in told.stderr, told, "is not sure of what it has recorded")
     redrive_all(ctx)

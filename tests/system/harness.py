@@ -296,8 +296,8 @@ class Context:
 
 
 def compiled(options, source, *, compiler="gcc", flags=(), directory="programs", headers=()):
-    """The binary of a C or C++ source below tests/, built again if the source (or a header beside it, or one of these) is newer."""
-    inputs = [source, *source.parent.glob("*.h"), *headers]
+    """The binary of a C or C++ source below tests/, built again if the source, a header below tests/ or one of `headers` is newer."""
+    inputs = [source, *TESTS.glob("*/*.h"), *headers]
     return built(options, source, directory, lambda made: [*compiler.split(), "-g", "-pthread", str(source), "-o", made, *flags], inputs=inputs)
 
 

@@ -533,7 +533,7 @@ def no_triggers(ctx):
 
 @test("keep/readers")
 def readers(ctx):
-    """Who reads a recording whose oldest parts go meanwhile is told so if that is why something is not there: it is no damage."""
+    """A command that finds something missing because the recording deleted its oldest parts meanwhile says so, and reports no damage."""
     ctx.fresh_work()
     recording = ctx.start_redrive("record", "-o", ctx.trace, "--keep", "1s", "--bound", "2s", "--", *talk(8), cwd=ctx.work)
     ctx.wait_until("the window is full", lambda: volumes(ctx.trace)[:1] > [1])

@@ -6,17 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static long call(long number) {
-  long result;
-  __asm__ volatile("syscall" : "=a"(result) : "a"(number) : "rcx", "r11", "memory");
-  return result;
-}
-
-static int old_call(int number) {
-  int result;
-  __asm__ volatile("int $0x80" : "=a"(result) : "a"(number) : "memory");
-  return result;
-}
+#include "../programs/foreign_calls.h"
 
 int main(void) {
   for (long i = 0;; i++) {

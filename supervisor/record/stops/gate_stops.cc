@@ -140,17 +140,17 @@ bool GateStops::goes_on(Thread& thread) {
   if (woken_.goes_on(thread, result)) {
     turns_.give_up(*thread.process->unit);
   } else {
-    leave_with(thread, result);
+    set_result(thread, result);
+    stopped_calls_.leave(thread);
   }
   return true;
 }
 
 // The call, which is in no slot any more, ends with this result.
-void GateStops::leave_with(Thread& thread, int64_t result) {
+void GateStops::set_result(Thread& thread, int64_t result) {
   user_regs_struct regs = thread.entry;
   regs.rax = static_cast<uint64_t>(result);
   control_.set_regs(thread, regs);
-  stopped_calls_.leave(thread);
 }
 
 // The result with which a call ends that a signal or the recorder has cut short: it says what the kernel does next. The
@@ -185,12 +185,10 @@ bool GateStops::end_cut_short(Thread& thread, int signal) {
   }
   thread.woken = true;
   thread.in_hand = signal;
+  set_result(thread, *result);
   if (had_baton) {
-    leave_with(thread, *result);
+    stopped_calls_.leave(thread);
   } else {
-    user_regs_struct regs = thread.entry;
-    regs.rax = static_cast<uint64_t>(*result);
-    control_.set_regs(thread, regs);
     turns_.take_or_queue(thread, {Thread::Stop::exit});
   }
   return true;

@@ -66,7 +66,7 @@ class GateStops {
  private:
   static void undo_writes(const Process& process);
   bool open_in_slot(Thread& thread);
-  void leave_with(Thread& thread, int64_t result);
+  void set_result(Thread& thread, int64_t result);
   bool is_in_call(const Thread& thread, user_regs_struct regs) const;
   std::optional<int64_t> cut_short_with(const Thread& thread, const user_regs_struct& regs) const;
 
