@@ -26,18 +26,16 @@ std::string name_of(const std::string& command) { return command.substr(0, comma
 
 Result<std::unique_ptr<RecordedSession>> RecordedSession::claim(const std::string& name) {
   TRY(check_session_name(name));
+  const auto uncontrolled = [](const Error& why) {
+    notice("this recording cannot be controlled: {}", why.message);
+    return std::unique_ptr<RecordedSession>();
+  };
   const auto loaded = load_systemd();
   const auto directory = loaded ? own_directory() : Result<UserDirectory>(loaded.error());
-  if (!directory) {
-    notice("this recording cannot be controlled: {}", directory.error().message);
-    return std::unique_ptr<RecordedSession>();
-  }
+  if (!directory) return uncontrolled(directory.error());
   auto server = SessionServer::claim(name);
-  if (!server && std::getenv(kServiceVariable)) {
-    // What its last start has left behind may still be recorded. The service starts all the same.
-    notice("this recording cannot be controlled: {}", server.error().message);
-    return std::unique_ptr<RecordedSession>();
-  }
+  // What the last start of a service has left behind may still be recorded. It starts all the same.
+  if (!server && std::getenv(kServiceVariable)) return uncontrolled(server.error());
   if (!server) return server.error();
   return std::unique_ptr<RecordedSession>(new RecordedSession(std::move(*server)));
 }

@@ -31,11 +31,10 @@ Result<std::string> complete(const SessionName& session) {
 
 Result<int> make_snapshot(const SnapshotOptions& options) {
   const auto session = find_session(options.of);
-  const auto known = find_trace(options.of);
   std::string from;
   if (session && is_listed(*session)) {
     ASSIGN_OR_RETURN(from, complete(*session));
-  } else if (known) {
+  } else if (const auto known = find_trace(options.of)) {
     from = *known;
   } else {
     return Error{fmt::format("no session and no trace '{}'; see redrive ps and redrive ls", options.of)};

@@ -154,8 +154,10 @@ void Programs::executed(pid_t pid, pid_t former_tid) {
   process.packet_rings.clear();
   process.gate.reset();
   process.inherited.reset();
+  const bool leader_was_gone = process.shown_as() != pid;
   if (auto memory = tracer_.open_memory(pid)) process.memory = std::move(*memory);
-  process.pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  // Until now it named another thread (Ends::show_by_another()).
+  if (leader_was_gone) process.pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   process.memory_id = tracees_.new_memory();
   process.descriptors = std::make_shared<LocalDescriptors>();
   thread.clear_tid = 0;
