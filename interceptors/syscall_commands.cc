@@ -263,10 +263,10 @@ constexpr auto kCommands = sorted({
         .times_out(3, ETIMEDOUT)
         .waits_while(0, 2)
         .served(),
-    emulate(CMD(futex, FUTEX_WAKE), ptr, val, val).served(),
-    emulate(CMD(futex, FUTEX_REQUEUE), ptr, val, val, val, ptr).served(),
-    emulate(CMD(futex, FUTEX_CMP_REQUEUE), ptr, val, val, val, ptr, val).served(),
-    emulate(CMD(futex, FUTEX_WAKE_OP), ptr, val, val, val, in_out(4), val).served(),
+    emulate(CMD(futex, FUTEX_WAKE), ptr, val, val).wakes_others().served(),
+    emulate(CMD(futex, FUTEX_REQUEUE), ptr, val, val, val, ptr).wakes_others().served(),
+    emulate(CMD(futex, FUTEX_CMP_REQUEUE), ptr, val, val, val, ptr, val).wakes_others().served(),
+    emulate(CMD(futex, FUTEX_WAKE_OP), ptr, val, val, val, in_out(4), val).wakes_others().served(),
     emulate(CMD(futex, FUTEX_LOCK_PI), out(4), val, val, timespec_in).locks().blocks(),
     emulate(CMD(futex, FUTEX_UNLOCK_PI), out(4)).locks(),
     emulate(CMD(futex, FUTEX_TRYLOCK_PI), out(4)).locks(),
@@ -275,7 +275,7 @@ constexpr auto kCommands = sorted({
         .times_out(3, ETIMEDOUT)
         .waits_while(0, 2)
         .served(),
-    emulate(CMD(futex, FUTEX_WAKE_BITSET), ptr, val, val, ptr, ptr, val).served(),
+    emulate(CMD(futex, FUTEX_WAKE_BITSET), ptr, val, val, ptr, ptr, val).wakes_others().served(),
     refuse(CMD(futex, FUTEX_WAIT_REQUEUE_PI), ENOSYS, kRequeuedLock),
     refuse(CMD(futex, FUTEX_CMP_REQUEUE_PI), ENOSYS, kRequeuedLock),
     emulate(NEW_CMD(futex, 13, FUTEX_LOCK_PI2), out(4), val, val, timespec_in).locks().blocks(),

@@ -150,6 +150,9 @@ struct Row : SyscallRow {
   constexpr Row signals() const {
     return with([](Row& row) { row.may_kill = true; });
   }
+  constexpr Row wakes_others() const {
+    return with([](Row& row) { row.wakes = true; });
+  }
   constexpr Row locks() const {
     return with([](Row& row) { row.lock_word = true; });
   }

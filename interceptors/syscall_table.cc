@@ -452,9 +452,9 @@ constexpr SyscallRow kRows[] = {
     emulate(NEW(451, cachestat), fd, in(16), out(40), val),
     emulate(NEW(452, fchmodat2), fd, path, val, val).served(),
     refuse(NEW(453, map_shadow_stack), ENOSYS, "shadow stacks are not restored by a checkpoint"),
-    emulate(NEW(454, futex_wake), ptr, val, val, val),
+    emulate(NEW(454, futex_wake), ptr, val, val, val).wakes_others(),
     emulate(NEW(455, futex_wait), ptr, val, val, val, timespec_in, val).tests(),
-    emulate(NEW(456, futex_requeue), in(48), val, val, val),
+    emulate(NEW(456, futex_requeue), in(48), val, val, val).wakes_others(),
     emulate(NEW(457, statmount), self_sized(ArgKind::in), self_sized(ArgKind::out, 2), val, val),
     emulate(NEW(458, listmount), self_sized(ArgKind::in), out_result(2, 8), val, val),
     // The size is written on E2BIG too.

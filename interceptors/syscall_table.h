@@ -165,6 +165,7 @@ struct SyscallRow {
   int8_t timeout_arg = -1;   // if this is 0, or what it points to is, the call does not sleep
   int16_t timed_out = 0;     // positive errno of the call's answer in that case; 0: the result 0
   bool may_kill = false;     // sends a signal, which may be SIGKILL
+  bool wakes = false;        // wakes threads that wait for a futex; the result is 0 if there are none
   bool lock_word = false;    // argument 0 is a futex that the kernel locks or unlocks by writing the word
   int8_t word_arg = -1;      // a futex: the call does not sleep unless the word there equals expected_arg
   int8_t expected_arg = -1;

@@ -829,6 +829,7 @@ bool serve_call(Slot& s) {
   const Call* const found = call_of(regs);
   if (!found) return false;
   const Call& call = *found;
+  if (call.wakes && s.stop_at_wake) return false;
   if (s.restricted[regs.rax / 64] >> regs.rax % 64 & 1) return false;
   if (call.clear != kNoArg && argument(regs, call.clear) >> call.clear_from) return false;
   if (call.loses != kNoArg && !may_lose(s, argument(regs, call.loses))) return false;

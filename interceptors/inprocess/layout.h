@@ -75,8 +75,9 @@ inline constexpr uint8_t kNoArg = 0xff;
 
 struct Call {
   Serve serve = Serve::never;
-  bool send = false;  // its bytes can be received before it returns
-  bool test = false;  // may be repeated unsuccessfully in series
+  bool send = false;   // its bytes can be received before it returns
+  bool test = false;   // may be repeated unsuccessfully in series
+  bool wakes = false;  // wakes threads that wait for a futex
   // May change the contents of a file, as in the table's rows (FileChange).
   bool changes_file = false;
   bool changes_path = false;
@@ -223,6 +224,7 @@ struct Slot {
   // they wait, since when there are any, and when the last one was.
   uint32_t tests, waits;
   uint64_t tests_since_ns, tested_at_ns;
+  uint32_t stop_at_wake;  // calls that wake others stop: a thread of the unit waits in vain for a lock
 };
 
 // The code inside tracees and the supervisor change these bits at the same time, on two processors.

@@ -309,6 +309,7 @@ void Recorder::wake_for_next() {
 // Asks or stops the unit for a checkpoint, or for others of its threads, if that is due. Returns when to look again.
 std::chrono::nanoseconds Recorder::look_at(Unit& unit) {
   checkpointer_.wake(unit);
+  turns_.stop_keeping(unit);
   Thread* const holder = unit.baton.holder();
   if (!holder || !holder->is<Thread::User>()) return kTick;
   gate_stops_.note_sleep(*holder);

@@ -165,13 +165,20 @@ bool UnitGates::leave(const RedrivenThread& thread, user_regs_struct regs) const
 }
 
 void UnitGates::enter(RedrivenThread& thread) const {
-  if (thread.ahead != ThreadStop::syscall) return;
-  const PatchedSite* const site = of(thread)->patched(thread.regs.rip - kSyscallSize);
-  if (!site || site->kind != SiteKind::syscall) return;
+  const Gate& gate = *of(thread);
   user_regs_struct regs = thread.regs;
+  const PatchedSite* site = nullptr;
+  if (thread.ahead == ThreadStop::syscall) {
+    site = gate.patched(regs.rip - kSyscallSize);
+    regs.rax = regs.orig_rax;
+  } else if (!thread.ahead && get_regs(thread.tid, regs)) {
+    // Right before a call, which it has not entered, reseat() has sent it to where that call stops.
+    const auto stands = std::ranges::find(gate.sites, regs.rip, &PatchedSite::stop);
+    if (stands != gate.sites.end()) site = &*stands;
+  }
+  if (!site || site->kind != SiteKind::syscall) return;
   regs.rip = tier_->arena->header().entry;
   regs.rcx = site->stop;
-  regs.rax = regs.orig_rax;
   regs.orig_rax = ~0ull;
   if (!redrive::set_regs(thread.tid, regs)) return;
   thread.stopped_at_syscall = false;

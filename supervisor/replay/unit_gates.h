@@ -61,7 +61,7 @@ class UnitGates {
   bool set_regs(const RedrivenThread& thread, const user_regs_struct& regs) const;
   // A thread that was stopped in the tier's own code leaves the call that it answers to a stop. False if it is gone.
   bool leave(const RedrivenThread& thread, user_regs_struct regs) const;
-  // A thread that stands at a call that the ring answers continues with the tier's code.
+  // A thread that stands at a call that the ring answers, or right before it, continues with the tier's code.
   void enter(RedrivenThread& thread) const;
 
  private:

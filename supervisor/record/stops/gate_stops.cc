@@ -70,7 +70,9 @@ void GateStops::take_from_sleeper(Unit& unit) {
   RecordedGate& gate = *holder->process->gate;
   served_.check_taken_back();
   served_.drain();
+  const bool at_once = holder->has_made_no_event();
   if (gate.broken || !open_in_slot(*holder)) return;
+  if (holder->call.row->word_arg >= 0) unit.lock_turns.sleeps(at_once, unit.baton.since(), tracer_.now());
   holder->state = Thread::Blocked{true};
   unit.baton.give_up();
 }

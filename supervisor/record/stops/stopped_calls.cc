@@ -66,6 +66,7 @@ void StoppedCalls::enter(Thread& thread) {
     return;
   }
   if (!unit.joining.empty()) joiner_.absorb(unit);
+  const bool is_first_event = thread.has_made_no_event();
   const bool must_come = std::exchange(unit.checkpoint_first, false);
   // However short the period is, a call follows before the next checkpoint.
   const bool nothing_since =
@@ -154,7 +155,10 @@ void StoppedCalls::enter(Thread& thread) {
   // did before it stays before what the others do.
   const bool slice_over = row.treat != Treat::special && !row.lock_word && !row.may_kill && unit.baton.is_awaited() &&
                           (spins(gate) || tracer_.now() - unit.baton.since() > kBatonSlice);
-  const bool lets_others_run = !thread.call.changes_object && ((may_sleep && !alone(unit)) || slice_over);
+  const bool wakes_waiter = row.wakes && unit.lock_turns.in_vain();
+  const bool lets_others_run =
+      !thread.call.changes_object && ((may_sleep && !alone(unit)) || slice_over || wakes_waiter);
+  if (row.word_arg >= 0) unit.lock_turns.sleeps(is_first_event, unit.baton.since(), tracer_.now());
   if (lets_others_run) thread.xstate = tracer_.get_xstate(thread.tid);
   woken_.enter(thread);
   HiddenCopies::enter(thread);
@@ -165,6 +169,10 @@ void StoppedCalls::enter(Thread& thread) {
   if (lets_others_run) {
     if (row.lock_word) locks_.let_sleep(thread);
     thread.state = Thread::Blocked{};
+    if (wakes_waiter) {
+      unit.lock_turns.handed_over(tracer_.now());
+      unit.baton.keep_for_woken(thread);
+    }
     turns_.give_up(unit);
   }
 }

@@ -15,6 +15,7 @@ namespace redrive {
 void Turns::take_or_queue(Thread& thread, Thread::Ready ready) {
   thread.state = ready;
   Unit& unit = *thread.process->unit;
+  if (unit.baton.is_kept_by(thread) && woke_nobody(thread)) unit.baton.stop_keeping();
   if (!thread.tracer) unit.baton.queue(thread);
   gate_stops_.take_from_sleeper(unit);
   schedule(unit);
@@ -23,6 +24,15 @@ void Turns::take_or_queue(Thread& thread, Thread::Ready ready) {
 void Turns::give_up(Unit& unit) {
   unit.baton.give_up();
   schedule(unit);
+}
+
+bool Turns::woke_nobody(const Thread& waker) const {
+  user_regs_struct regs;
+  return !control_.get_regs(waker, regs) || static_cast<int64_t>(regs.rax) <= 0;
+}
+
+void Turns::stop_keeping(Unit& unit) {
+  if (unit.baton.stop_keeping()) schedule(unit);
 }
 
 void Turns::schedule(Unit& unit) {

@@ -35,8 +35,12 @@ class Turns {
   void give_up(Unit& unit);
   // Gives the unit's baton to the next thread that waits for it, if nobody has it.
   void schedule(Unit& unit);
+  // The thread that it is kept for has had time to come.
+  void stop_keeping(Unit& unit);
 
  private:
+  bool woke_nobody(const Thread& waker) const;
+
   Tracer& tracer_;
   ThreadControl& control_;
   Checkpointer& checkpointer_;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <deque>
+#include <utility>
 
 #include "supervisor/record/kernel/tracer.h"
 
@@ -31,9 +32,15 @@ class Baton {
   // Takes it away from its holder.
   void give_up() { holder_ = nullptr; }
   // Puts a thread at the end of the queue, or at its front.
-  void queue(Thread& thread) { waiting_.push_back(&thread); }
+  void queue(Thread& thread);
   void queue_first(Thread& thread) { waiting_.push_front(&thread); }
-  // Takes the first thread off the queue; null if there is none.
+  // Keeps it for the next thread that queues, which comes before all others. `waker`: wakes that thread, and does not
+  // count.
+  void keep_for_woken(const Thread& waker) { waker_ = &waker; }
+  bool is_kept_by(const Thread& waker) const { return waker_ == &waker; }
+  // It is kept no longer, even if no thread has queued. Returns whether it was.
+  bool stop_keeping() { return std::exchange(waker_, nullptr) != nullptr; }
+  // Takes the first thread off the queue; null if there is none, or if it is kept.
   Thread* next();
   // Takes this thread off the queue, if it waits there.
   void leave_queue(const Thread& thread);
@@ -46,6 +53,7 @@ class Baton {
 
  private:
   Thread* holder_ = nullptr;
+  const Thread* waker_ = nullptr;  // null: it is not kept
   std::deque<Thread*> waiting_;
   Clock::time_point since_{};
 };

@@ -67,6 +67,7 @@ void ThreadControl::set_slot(Thread& thread) {
   process.gate->use_table(process.fds);
   slot->thread = thread.serial;
   slot->others_wait = unit.baton.is_awaited();
+  slot->stop_at_wake = unit.lock_turns.in_vain();
   slot->spins = 0;
   slot->tests = slot->waits = 0;
   const auto& restricted = thread.confinement.restricted();

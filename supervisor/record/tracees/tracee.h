@@ -29,6 +29,7 @@
 #include "supervisor/record/tracees/baton.h"
 #include "supervisor/record/tracees/call_timeout.h"
 #include "supervisor/record/tracees/confinement.h"
+#include "supervisor/record/tracees/lock_turns.h"
 #include "supervisor/record/tracees/packet_ring.h"
 #include "supervisor/record/tracees/patience.h"
 #include "supervisor/record/tracees/place.h"
@@ -162,6 +163,11 @@ struct Thread {
     const auto* const blocked = std::get_if<Blocked>(&state);
     return blocked && blocked->served;
   }
+  // Whether it runs user code, and has made no event since it was last let into it.
+  bool has_made_no_event() const {
+    const auto* const user = std::get_if<User>(&state);
+    return user && user->from.rip != 0;
+  }
   // It has made an event without a stop, or is about to: it is no longer where it was let into user code.
   void moves_on() {
     if (auto* const user = std::get_if<User>(&state)) user->from.rip = 0, user->rewound = false;
@@ -211,6 +217,7 @@ struct Unit {
   std::vector<std::unique_ptr<Process>> processes;
   std::map<ThreadSerial, Thread*> threads;
   Baton baton;
+  LockTurns lock_turns;
   ThreadSerial next_thread = 0;
   ProcessSerial next_process = 0;
 
