@@ -321,6 +321,11 @@ void add_input(std::vector<Span>& spans, const SyscallRow& row, Args args, int i
       if (!memory.get(args[index], program)) return;
       return add(spans, reinterpret_cast<Address>(program.filter), program.len * sizeof(sock_filter));
     }
+    case ArgKind::watched:
+      if (_IOC_DIR(args[arg.extent.value]) & _IOC_WRITE) {
+        add(spans, args[index], capacity(row, args, index, memory));
+      }
+      return;
   }
 }
 
@@ -355,7 +360,49 @@ void add_messages(EntrySizes& entry, const SyscallRow& row, Args args, int index
   }
 }
 
+// Reads what a watched argument may change: some memory from its own address on, and from each pointer in its
+// structure.
+void watch(EntrySizes& entry, Address structure, uint64_t size, const Memory& memory) {
+  constexpr uint64_t kWatched = 64 << 10;  // from each address on
+  constexpr uint64_t kStructure = 512;     // pointers that lie further on are not looked at
+  constexpr uint64_t kUnknown = 128;       // the same, if the request does not say how long the structure is
+  constexpr size_t kPointers = 16;
+  std::vector<uint64_t> words(std::min(size ? size : kUnknown, kStructure) / sizeof(uint64_t));
+  words.resize(memory.read_some(structure, words.data(), words.size() * sizeof(uint64_t)) / sizeof(uint64_t));
+  std::erase_if(words, [&](Address word) {
+    uint8_t byte;
+    return !memory.get(word, byte);
+  });
+  if (words.size() > kPointers) words.resize(kPointers);
+  words.push_back(structure);
+  std::ranges::sort(words);
+  for (const Address from : words) {
+    if (entry.watched.empty() || from > entry.watched.back().end()) entry.watched.push_back({from, {}});
+    Stretch& last = entry.watched.back();
+    if (from + kWatched > last.end()) memory.append_some(last.end(), from + kWatched - last.end(), last.bytes);
+    if (last.bytes.empty()) entry.watched.pop_back();
+  }
+}
+
 // ---- Exit
+
+// What is no longer as it was at entry. Changes with little between them become one.
+void add_changes(std::vector<Span>& spans, const EntrySizes& entry, const Memory& memory) {
+  constexpr ptrdiff_t kBetween = 32;
+  for (const Stretch& before : entry.watched) {
+    Bytes now;
+    memory.append_some(before.start, before.bytes.size(), now);
+    auto start = now.begin(), end = start;  // of what has changed
+    for (auto at = now.begin();; end = ++at) {
+      at = std::mismatch(at, now.end(), before.bytes.begin() + (at - now.begin())).first;
+      if (at == now.end()) break;
+      if (start != end && at - end < kBetween) continue;
+      add(spans, before.start + static_cast<uint64_t>(start - now.begin()), static_cast<uint64_t>(end - start));
+      start = at;
+    }
+    add(spans, before.start + static_cast<uint64_t>(start - now.begin()), static_cast<uint64_t>(end - start));
+  }
+}
 
 // How many bytes were written at an out or in_out argument.
 uint64_t written_size(const Arg& arg, Args args, int index, uint64_t size, int64_t result, const Memory& memory) {
@@ -452,6 +499,8 @@ void add_output(std::vector<Span>& spans, const SyscallRow& row, Args args, int 
     case ArgKind::ethtool:
       for (const Span& command : entry.fixed_outputs) add(spans, command.address, result < 0 ? 0 : command.length);
       return;
+    case ArgKind::watched:
+      return add_changes(spans, entry, memory);
     default:
       return;
   }
@@ -485,6 +534,7 @@ void entry_sizes(const SyscallRow& row, Args args, const Memory& memory, EntrySi
   entry.buffers.clear();
   entry.buffer_counts.clear();
   entry.fixed_outputs.clear();
+  entry.watched.clear();
   for (int i = 0; i < 6; ++i) {
     const Arg& arg = row.args[i];
     if (is_output(arg.kind)) entry.size[i] = capacity(row, args, i, memory);
@@ -494,6 +544,7 @@ void entry_sizes(const SyscallRow& row, Args args, const Memory& memory, EntrySi
     if (arg.kind == ArgKind::msghdr_out || arg.kind == ArgKind::mmsghdr_in || arg.kind == ArgKind::mmsghdr_out) {
       add_messages(entry, row, args, i, memory);
     }
+    if (arg.kind == ArgKind::watched) watch(entry, args[i], capacity(row, args, i, memory), memory);
   }
 }
 
@@ -517,7 +568,7 @@ void add_outputs_in_part(std::vector<Span>& spans, Args args, const EntrySizes& 
 void outputs(const SyscallRow& row, Args args, const EntrySizes& entry, int64_t result, const Memory& memory,
              std::vector<Span>& spans) {
   spans.clear();
-  const bool in_part = result == -EFAULT;
+  const bool in_part = result == -EFAULT && entry.watched.empty();
   if (in_part) add_outputs_in_part(spans, args, entry, memory);
   for (int i = 0; i < 6 && !in_part; ++i) {
     if (!is_written(row.args[i].written, result)) continue;
@@ -539,6 +590,7 @@ std::vector<Span> possible_outputs(Args args, const EntrySizes& entry) {
   }
   spans.insert(spans.end(), entry.buffers.begin(), entry.buffers.end());
   spans.insert(spans.end(), entry.fixed_outputs.begin(), entry.fixed_outputs.end());
+  for (const Stretch& watched : entry.watched) spans.push_back({watched.start, watched.bytes.size()});
   return spans;
 }
 

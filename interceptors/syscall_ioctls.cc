@@ -1,8 +1,8 @@
 // The sub-rows of ioctl.
 //
-// Requests are listed if their encoding says nothing, or says something wrong (FS_IOC_GETFLAGS); the others are read
-// from the encoding. A request whose structure points to further memory is refused unless programs cannot do without
-// it.
+// Requests are listed if their encoding says something wrong (FS_IOC_GETFLAGS), if they sleep or change files, or if it
+// is known what they read and write. Of the others, the encoding says what they read, and what they write is found by
+// comparison (ArgKind::watched). Requests of which neither would find everything are refused.
 #include <asm/ioctls.h>
 #include <asm/termbits.h>
 #include <linux/blkpg.h>
@@ -36,6 +36,9 @@ constexpr Row updates(Call call, uint32_t bytes) { return emulate(call, fd, val,
 constexpr uint32_t kInt = 4, kLong = 8;
 constexpr uint32_t kTermios = 36, kTermios2 = 44, kTermio = 18;  // sizes in the kernel, not the C library
 constexpr uint32_t kIfreq = 40, kArpreq = 68, kRtentry = 120;
+
+// The structure says which part of the file is allocated, given back, or filled with zeros.
+constexpr Row allocates(Call call) { return reads(call, 48).changes_file(0, FileChange::replaces); }
 
 // The request names a network interface in an ifreq, and the answer is returned in the same ifreq.
 constexpr Row interface(Call call) { return updates(call, kIfreq); }
@@ -109,6 +112,7 @@ constexpr auto kIoctls = sorted({
     writes(CMD(ioctl, KDGKBMODE), kInt),
     plain(CMD(ioctl, KDSKBMODE)),
     writes(CMD(ioctl, VT_OPENQRY), kInt),
+    updates(CMD(ioctl, VT_WAITEVENT), sizeof(vt_event)).blocks(),
     writes(CMD(ioctl, VT_GETMODE), sizeof(vt_mode)),
     reads(CMD(ioctl, VT_SETMODE), sizeof(vt_mode)),
     writes(CMD(ioctl, VT_GETSTATE), sizeof(vt_stat)),
@@ -223,12 +227,26 @@ constexpr auto kIoctls = sorted({
     emulate(NEW_CMD(ioctl, 0xc0109414, BTRFS_IOC_SPACE_INFO), fd, val, counted(16, 0, 32)),
     emulate(NEW_CMD(ioctl, 0xc0205826, XFS_IOC_GETBMAP), fd, val, counted(0, 24, 32)),
     emulate(NEW_CMD(ioctl, 0xc0205838, XFS_IOC_GETBMAPX), fd, val, counted(0, 24, 48)),
+    emulate(NEW_CMD(ioctl, 0xc0709411, BTRFS_IOC_TREE_SEARCH_V2), fd, val, always(counted(112, 104, 1))),
+    emulate(NEW_CMD(ioctl, 0xc0c0583b, FS_IOC_GETFSMAP), fd, val, always(counted(192, 8, 64))),
+    emulate(NEW_CMD(ioctl, 0x8040587f, XFS_IOC_BULKSTAT), fd, val, always(counted(64, 12, 192))),
+    emulate(NEW_CMD(ioctl, 0x80405880, XFS_IOC_INUMBERS), fd, val, always(counted(64, 12, 24))),
     updates(NEW_CMD(ioctl, 0x8008662c, EXT4_IOC_GETFSUUID), 24),
     updates(NEW_CMD(ioctl, 0xc0096616, FS_IOC_GET_ENCRYPTION_POLICY_EX), 32),
     // These write, against their encoding.
     writes(NEW_CMD(ioctl, 0x40046629, EXT4_IOC_GETSTATE), kInt),
     writes(NEW_CMD(ioctl, 0x400c6615, FS_IOC_GET_ENCRYPTION_POLICY), 12),
     writes(NEW_CMD(ioctl, 0x40106614, FS_IOC_GET_ENCRYPTION_PWSALT), 16),
+    // These change what is in the file.
+    allocates(NEW_CMD(ioctl, 0x40305828, FS_IOC_RESVSP)),
+    allocates(NEW_CMD(ioctl, 0x40305829, FS_IOC_UNRESVSP)),
+    allocates(NEW_CMD(ioctl, 0x4030582a, FS_IOC_RESVSP64)),
+    allocates(NEW_CMD(ioctl, 0x4030582b, FS_IOC_UNRESVSP64)),
+    allocates(NEW_CMD(ioctl, 0x40305839, FS_IOC_ZERO_RANGE)),
+    // These sleep until all is on disk.
+    plain(NEW_CMD(ioctl, 0x9408, BTRFS_IOC_SYNC)).blocks(),
+    reads(NEW_CMD(ioctl, 0x40089416, BTRFS_IOC_WAIT_SYNC), 8).blocks(),
+    writes(NEW_CMD(ioctl, 0x80089418, BTRFS_IOC_START_SYNC), 8).blocks(),
     refuse(NEW_CMD(ioctl, 0xc0606610, PAGEMAP_SCAN), ENOTTY, kPointers),
     refuse(NEW_CMD(ioctl, 0xc0686611, PROCMAP_QUERY), ENOTTY, kPointers),
     refuse(CMD(ioctl, RNDADDENTROPY), EPERM, kPointers),
@@ -280,19 +298,20 @@ constexpr auto kIoctls = sorted({
 
 static_assert(valid_table(kIoctls), "unique, every extent refers to an argument that exists");
 
-constexpr const char* kByEncoding =
-    "read from the request's encoding: memory behind pointers in its structure is not seen";
+constexpr const char* kByComparison =
+    "what it writes is found by comparison: memory behind pointers in memory that its structure points to is not "
+    "looked "
+    "at, nor what is written later";
 
-constexpr SyscallRow generic(ArgKind kind) { return emulate(SYS(ioctl), fd, val, ioc_sized(kind)).unsure(kByEncoding); }
-
-// The directions are the caller's: with _IOC_WRITE, the kernel reads the memory.
-constexpr SyscallRow kGenericWrite = generic(ArgKind::in);
-constexpr SyscallRow kGenericRead = generic(ArgKind::out);
-constexpr SyscallRow kGenericBoth = generic(ArgKind::in_out);
+constexpr SyscallRow kWatched = emulate(SYS(ioctl), fd, val, watched).unsure(kByComparison);
 // A structure of the device mapper holds its own length, which includes what follows it.
 constexpr uint32_t kDeviceMapper = 0xfd;
 constexpr SyscallRow kOfDeviceMapper = emulate(SYS(ioctl), fd, val, counted(0, 12, 1));
-static_assert(valid(kGenericWrite) && valid(kGenericRead) && valid(kGenericBoth) && valid(kOfDeviceMapper));
+static_assert(valid(kWatched) && valid(kOfDeviceMapper));
+
+// The types whose requests without a size do nothing after the call: disks, SCSI, consoles, loop devices, CD-ROMs,
+// terminals, sockets and btrfs. Those of other types may go on to write into memory (KVM, vhost, VFIO).
+constexpr uint32_t kTypesWithoutSize[] = {0x03, 0x12, 0x22, 'K', 'L', 'S', 'T', 'V', 0x89, 0x94};
 
 }  // namespace
 
@@ -300,19 +319,9 @@ std::span<const SyscallRow> ioctl_rows() { return kIoctls; }
 
 const SyscallRow* generic_ioctl_row(uint32_t request) {
   const uint32_t type = _IOC_TYPE(request);
-  // Terminals and sockets are older than the encoding.
-  if (_IOC_SIZE(request) == 0 || type == 'T' || type == 0x89) return nullptr;
+  if (_IOC_SIZE(request) == 0) return std::ranges::count(kTypesWithoutSize, type) ? &kWatched : nullptr;
   if (type == kDeviceMapper) return &kOfDeviceMapper;
-  switch (_IOC_DIR(request)) {
-    case _IOC_READ:
-      return &kGenericRead;
-    case _IOC_WRITE:
-      return &kGenericWrite;
-    case _IOC_READ | _IOC_WRITE:
-      return &kGenericBoth;
-    default:
-      return nullptr;
-  }
+  return _IOC_DIR(request) == _IOC_NONE ? nullptr : &kWatched;
 }
 
 }  // namespace redrive

@@ -78,7 +78,6 @@ constexpr Arg self_sized(ArgKind kind, int8_t cap = -1, uint16_t header = 0) {
 constexpr Arg text(uint32_t limit) { return {ArgKind::in, {ExtentKind::c_string, limit}}; }
 constexpr Arg out_text(uint32_t limit) { return {ArgKind::out, {ExtentKind::c_string, limit}}; }
 constexpr Arg out_semaphores(uint32_t id) { return {ArgKind::out, {ExtentKind::semaphores, id}}; }
-constexpr Arg ioc_sized(ArgKind kind) { return {kind, {ExtentKind::ioc_size, 1}}; }
 
 constexpr Arg payload(Arg arg) {
   arg.payload = true;
@@ -100,6 +99,7 @@ constexpr Arg if_positive(Arg arg) {
   arg.written = Written::positive;
   return arg;
 }
+inline constexpr Arg watched = always({ArgKind::watched, {ExtentKind::ioc_size, 1}});
 
 inline constexpr Arg iov_in{ArgKind::iovec_in};
 inline constexpr Arg iov_out{ArgKind::iovec_out};
@@ -233,7 +233,8 @@ constexpr Row refuse(Call call, int16_t refusal, const char* why) {
 constexpr bool valid(const Arg& arg, std::span<const Arg> args, int index) {
   const auto exists = [&](int i) { return i >= 0 && i < 6 && args[i].kind != ArgKind::none; };
   const Extent& extent = arg.extent;
-  const bool pointed = arg.kind == ArgKind::in || arg.kind == ArgKind::out || arg.kind == ArgKind::in_out;
+  const bool pointed = arg.kind == ArgKind::in || arg.kind == ArgKind::out || arg.kind == ArgKind::in_out ||
+                       arg.kind == ArgKind::watched;
   const bool counted = arg.kind == ArgKind::iovec_in || arg.kind == ArgKind::iovec_out ||
                        arg.kind == ArgKind::mmsghdr_in || arg.kind == ArgKind::mmsghdr_out;
   if (extent.divisor == 0 || extent.scale == 0) return false;

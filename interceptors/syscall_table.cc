@@ -105,7 +105,9 @@ constexpr SyscallRow kRows[] = {
     special(SYS(vfork), Special::vfork),
     special(SYS(execve), Special::execve, path, strings, strings),
     special(SYS(exit), Special::exit, val),
-    emulate(SYS(wait4), val, if_positive(out(4)), val, if_positive(rusage_out)).tests().served_if_clear(2, 30 /* __WALL */),
+    emulate(SYS(wait4), val, if_positive(out(4)), val, if_positive(rusage_out))
+        .tests()
+        .served_if_clear(2, 30 /* __WALL */),
     emulate(SYS(kill), val, val).signals(),
     emulate(SYS(uname), out(390)).served(),
     emulate(SYS(semget), val, val, val),

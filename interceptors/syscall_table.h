@@ -110,6 +110,8 @@ enum class ArgKind : uint8_t {
   ifconf,       // struct ifconf of SIOCGIFCONF: length in and out, and the buffer that it points to
   ethtool,      // struct ifreq of SIOCETHTOOL, and the command's structure that it points to
   filter,       // struct sock_fprog, and the instructions it points to
+  watched,  // an ioctl's argument, described by its request alone: read if the request says so; what is written, there
+            // and behind pointers that lie there, is found by comparison
 };
 
 enum class ExtentKind : uint8_t {
@@ -241,6 +243,7 @@ struct EntrySizes {
   std::vector<uint32_t> buffer_counts;  // how many of `buffers` belong to each message; one element for iovec_out
   std::vector<Span> fixed_outputs;      // other memory that msghdr_out/mmsghdr_out writes; a fixed number for each
                                         // message: name, control, the header's lengths and flags; including empty ones
+  std::vector<Stretch> watched;         // what a watched argument may change, as it is at entry; in ascending order
 };
 EntrySizes entry_sizes(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory);
 void entry_sizes(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory, EntrySizes& entry);

@@ -102,9 +102,10 @@ static void files(int file) {
   if (MAY(ioctl(file, FS_IOC_GETVERSION, &version), ENOTTY)) NOTE(version);
   MAY(ioctl(file, FS_IOC_SETVERSION, &version), ENOTTY, EOPNOTSUPP, EINVAL);
   // What only some file systems and devices know, whose answers are longer than their encoding says.
-  uint64_t answer[64] = {0};
+  uint64_t answer[512] = {0};
   const unsigned long requests[] = {0xc0109414, 0xc0205826, 0xc0205838, 0x8008662c, 0xc0096616, 0x40046629, 0x400c6615, 0x40106614,
-                                    0xc0101282, 0xc138fd00, 0x8038550a, 0x4008550c, 0x4008550d};
+                                    0xc0101282, 0xc138fd00, 0x8038550a, 0x4008550c, 0x4008550d, 0xc0709411, 0x8040587f, 0x80405880,
+                                    0x9408,     0x40089416, 0x80089418};
   for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
     memset(answer, 0, sizeof answer);
     if (requests[i] == 0x8008662c) answer[0] = 16;  // the length of an UUID

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
+#include <linux/fsmap.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
@@ -48,6 +49,39 @@ static void extents(int file) {
   FAILS(ioctl(file, FS_IOC_FIEMAP, NULL), EFAULT);
 }
 
+// Where everything lies in the file system.
+static void all_extents(int file) {
+  struct {
+    struct fsmap_head head;
+    struct fsmap list[kExtents];
+  } map;
+  memset(&map, 0, sizeof map);
+  map.head.fmh_count = kExtents;
+  map.head.fmh_keys[1] = (struct fsmap){.fmr_device = UINT32_MAX, .fmr_flags = UINT32_MAX, .fmr_physical = UINT64_MAX, .fmr_owner = UINT64_MAX,
+                                        .fmr_offset = UINT64_MAX};
+  if (!MAY(ioctl(file, FS_IOC_GETFSMAP, &map), EOPNOTSUPP, ENOTTY)) return;
+  CHECK(map.head.fmh_entries > 0 && map.list[0].fmr_length > 0);
+  NOTE(map);
+}
+
+// The old forms of fallocate(2).
+static void allocations(int file) {
+  struct {
+    int16_t type, whence;
+    int64_t start, length;
+    int32_t others[6];
+  } part = {.start = 1, .length = 100};
+  const unsigned char* view = MUST(mmap(NULL, kSize, PROT_READ, MAP_SHARED, file, 0));
+  const unsigned long requests[] = {0x40305828 /* FS_IOC_RESVSP */, 0x4030582a /* FS_IOC_RESVSP64 */, 0x40305829 /* FS_IOC_UNRESVSP */,
+                                    0x4030582b /* FS_IOC_UNRESVSP64 */, 0x40305839 /* FS_IOC_ZERO_RANGE */};
+  for (int i = 0; i < 5; i++) {
+    CHECK(MUST(pwrite(file, "xxx", 3, 0)) == 3);
+    const int works = MAY(ioctl(file, requests[i], &part), EOPNOTSUPP, ENOTTY);
+    CHECK(view[0] == 'x' && view[1] == (works && i >= 2 ? 0 : 'x'));
+  }
+  MUST(munmap((void*)view, kSize));
+}
+
 static void clones(int from, int to) {
   const unsigned char* view = MUST(mmap(NULL, kSize, PROT_READ, MAP_SHARED, to, 0));
   CHECK(view[0] == 2);
@@ -76,6 +110,8 @@ int main(int argc, char** argv) {
   if (argc > 1) MUST(chdir(argv[1]));
   const int one = new_file("one", 1), two = new_file("two", 2);
   extents(one);
+  all_extents(one);
+  allocations(one);
   clones(one, two);
   MUST(unlink("one")), MUST(unlink("two"));
   return ok("%016lx", noted);

@@ -68,6 +68,12 @@ static const char* made_interface(void) {
   header = 0;
   MUST(ioctl(tun, TUNGETVNETHDRSZ, &header));
   CHECK(header == 12);
+  // Requests without a row.
+  int room = 100000;
+  MUST(ioctl(tun, TUNSETSNDBUF, &room));
+  room = 0;
+  MUST(ioctl(tun, TUNGETSNDBUF, &room));
+  CHECK(room == 100000);
   return "redrive0";
 }
 
@@ -199,6 +205,16 @@ static void neighbours_and_routes(const char* name) {
   MAY(ioctl(asked, SIOCDELRT, &route), ESRCH);
 }
 
+// Requests without a size in their number, of which one writes behind a pointer in its structure.
+static void bridge(void) {
+  if (!free_to_change || !MAY(ioctl(asked, SIOCBRADDBR, "bridge0"), ENOPKG, ENOTTY)) return;
+  int indices[8] = {0};
+  const unsigned long request[3] = {1 /* BRCTL_GET_BRIDGES */, (unsigned long)indices, 8};
+  CHECK(ioctl(asked, SIOCGIFBR, request) == 1 && indices[0] == get(SIOCGIFINDEX, "bridge0").ifr_ifindex);
+  NOTE(indices);
+  MUST(ioctl(asked, SIOCBRDELBR, "bridge0"));
+}
+
 static void list(void) {
   struct ifreq found[20];
   struct ifconf all = {.ifc_len = sizeof found, .ifc_req = found};
@@ -267,6 +283,7 @@ int main(void) {
   properties(name);
   driver(name);
   neighbours_and_routes(name);
+  bridge();
   list();
   of_any_socket();
   return ok("%016lx", noted);

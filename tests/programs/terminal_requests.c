@@ -165,6 +165,8 @@ static void of_consoles(int terminal) {
   FAILS(ioctl(terminal, VT_RELDISP, 0), ENOTTY);
   FAILS(ioctl(terminal, VT_ACTIVATE, 1), ENOTTY);
   FAILS(ioctl(terminal, VT_WAITACTIVE, 1), ENOTTY);
+  struct vt_event event = {.event = VT_EVENT_SWITCH};
+  FAILS(ioctl(terminal, VT_WAITEVENT, &event), ENOTTY);
   // Users who may access the machine's console see its present state.
   const int console = open("/dev/tty0", O_RDONLY | O_NOCTTY);
   if (console < 0) return;
@@ -174,6 +176,14 @@ static void of_consoles(int terminal) {
   if (ioctl(console, VT_OPENQRY, &number) == 0) NOTE(number);
   if (ioctl(console, VT_GETMODE, &mode) == 0) NOTE(mode);
   if (ioctl(console, VT_GETSTATE, &state) == 0) NOTE(state);
+  // Requests without a row.
+  struct kbentry entry = {.kb_table = K_NORMTAB, .kb_index = 30};
+  struct unipair pairs[512];
+  struct unimapdesc map = {.entry_ct = 512, .entries = pairs};
+  memset(pairs, 0, sizeof pairs);
+  if (ioctl(console, KDGKBENT, &entry) == 0) NOTE(entry);
+  if (ioctl(console, KDGETLED, &type) == 0) NOTE(type);
+  if (ioctl(console, GIO_UNIMAP, &map) == 0) NOTE(pairs);
   MUST(close(console));
 }
 

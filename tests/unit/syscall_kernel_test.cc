@@ -3,6 +3,7 @@
 #include <asm/unistd.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/fsmap.h>
 #include <linux/futex.h>
 #include <linux/random.h>
 #include <linux/sockios.h>
@@ -559,6 +560,17 @@ TEST_CASE("ioctl") {
       return call_args(net.get(), SIOCGIFCONF, arena.put(list));
     });
     CHECK(interfaces.result == 0);
+  }
+  for (const uint32_t room : {0, 3, 50}) {
+    auto extents = probe(__NR_ioctl, [&](Arena& arena) {
+      fsmap_head* head = reinterpret_cast<fsmap_head*>(arena.bytes(sizeof(fsmap_head) + room * sizeof(fsmap)));
+      std::memset(head, 0, sizeof *head);
+      head->fmh_count = room;
+      std::memset(&head->fmh_keys[1], 0xff, sizeof head->fmh_keys[1]);
+      std::memset(head->fmh_keys[1].fmr_reserved, 0, sizeof head->fmh_keys[1].fmr_reserved);
+      return call_args(directory.get(), FS_IOC_GETFSMAP, head);
+    });
+    MESSAGE("FS_IOC_GETFSMAP on /tmp: ", format_result(extents.result));
   }
 }
 

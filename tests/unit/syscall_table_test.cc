@@ -72,7 +72,26 @@ TEST_CASE("unknown commands are answered as the multiplexer does") {
   CHECK(refusal_without_row(__NR_futex) == ENOSYS);
 }
 
-TEST_CASE("ioctl requests that are not listed are read from their encoding") {
+// Memory of which one page is missing.
+class Pages {
+ public:
+  Pages(size_t count, size_t missing) : count_(count) {
+    void* const made = mmap(nullptr, count * kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(made != MAP_FAILED);
+    base_ = static_cast<uint8_t*>(made);
+    REQUIRE(munmap(at(missing * kPageSize), kPageSize) == 0);
+  }
+  ~Pages() { munmap(base_, count_ * kPageSize); }
+  Pages(const Pages&) = delete;
+
+  uint8_t* at(size_t offset) const { return base_ + offset; }
+
+ private:
+  size_t count_;
+  uint8_t* base_ = nullptr;
+};
+
+TEST_CASE("ioctl requests that are not listed are read by their encoding, and what they write is found by comparison") {
   struct Block {
     char bytes[24];
   };
@@ -82,14 +101,57 @@ TEST_CASE("ioctl requests that are not listed are read from their encoding") {
   CHECK(row->why != nullptr);
   auto memory = Memory::open(getpid());
   REQUIRE(memory);
-  Block block{};
+  Pages pages(2, 1);  // not on the stack, which changes all the time
+  Block& block = *reinterpret_cast<Block*>(pages.at(0));
   const CallArgs args = call_args(3, _IOWR('Z', 1, Block), &block);
   CHECK(inputs(*row, args, *memory) == std::vector<Span>{{word(&block), 24, false}});
-  CHECK(outputs(*row, args, entry_sizes(*row, args, *memory), 0, *memory) ==
-        std::vector<Span>{{word(&block), 24, false}});
+  const CallArgs only_written = call_args(3, _IOR('Z', 1, Block), &block);
+  CHECK(find_row(__NR_ioctl, only_written) == row);
+  CHECK(inputs(*row, only_written, *memory).empty());
+  const EntrySizes entry = entry_sizes(*row, args, *memory);
+  CHECK(outputs(*row, args, entry, 0, *memory).empty());
+  block.bytes[3] = 1;
+  for (const int64_t result : {0, -EINVAL, -EFAULT}) {
+    CHECK(outputs(*row, args, entry, result, *memory) == std::vector<Span>{{word(&block) + 3, 1, false}});
+  }
+  for (const uint64_t type : {0x03, 0x12, 0x22, 'K' + 0, 'L' + 0, 'S' + 0, 'T' + 0, 'V' + 0, 0x89, 0x94}) {
+    CAPTURE(type);
+    CHECK(find_row(__NR_ioctl, call_args(3, _IOC(_IOC_NONE, type, 0xee, 0))) == row);
+    CHECK(find_row(__NR_ioctl, call_args(3, _IOR(type, 0xee, Block))) == row);
+  }
   CHECK(find_row(__NR_ioctl, call_args(3, _IO('Z', 1))) == nullptr);
-  CHECK(find_row(__NR_ioctl, call_args(3, _IOR('T', 0x77, Block))) == nullptr);
-  CHECK(find_row(__NR_ioctl, call_args(3, _IOR(0x89, 0x77, Block))) == nullptr);
+  CHECK(find_row(__NR_ioctl, call_args(3, 0xae80 /* KVM_RUN */)) == nullptr);
+}
+
+TEST_CASE(
+    "what an ioctl changes behind pointers in its structure is found, however it is cut by memory that is not there") {
+  auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  Pages pages(40, 20);
+  auto* const structure = reinterpret_cast<uint64_t*>(pages.at(38 * kPageSize));
+  const uint64_t words[] = {7, 1, word(pages.at(19 * kPageSize)), word(pages.at(18 * kPageSize)),
+                            word(pages.at(30 * kPageSize))};
+  std::ranges::copy(words, structure);
+  const auto changes = [&](uint64_t request, std::initializer_list<size_t> places) {
+    const CallArgs args = call_args(3, request, structure);
+    const SyscallRow& row = *find_row(__NR_ioctl, args);
+    const EntrySizes entry = entry_sizes(row, args, *memory);
+    for (const size_t place : places) ++*pages.at(place);
+    std::vector<Span> found = outputs(row, args, entry, 0, *memory);
+    for (Span& span : found) span.address -= word(pages.at(0));
+    for (const Span& window : possible_outputs(args, entry)) CHECK(window.length > 0);
+    return found;
+  };
+  const size_t last = 20 * kPageSize - 1, other = 30 * kPageSize;
+  const uint64_t request = _IOC(_IOC_WRITE, 'Z', 1, sizeof words);
+  // Those that are close together become one, and nothing is found twice.
+  CHECK(changes(request, {last, other, other + 20, other + 100}) ==
+        std::vector<Span>{{last, 1, false}, {other, 21, false}, {other + 100, 1, false}});
+  CHECK(changes(_IO('V', 0xee), {last, other + 9}) == std::vector<Span>{{last, 1, false}, {other + 9, 1, false}});
+  // A pointer that the structure does not hold any more.
+  CHECK(changes(_IOC(_IOC_WRITE, 'Z', 1, sizeof words - 8), {other}).empty());
+  // Only so much behind each.
+  CHECK(changes(request, {18 * kPageSize - 1}).empty());
 }
 
 TEST_CASE("names of calls and errors") {

@@ -131,7 +131,7 @@ Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& mem
   if (result > 0 && (row.number == SYS_process_vm_readv || thread.process->opens_memory)) {
     foreign_.show_own_code(thread, static_cast<uint64_t>(result), spans_);
   }
-  if (result == -EFAULT) keep_writable(thread);
+  if (result == -EFAULT || !thread.call.sizes.watched.empty()) keep_writable(thread);
   write_outputs(thread, memory, event);
   woken_.leave(thread, event);
   HiddenCopies::leave(thread, event);
@@ -140,9 +140,9 @@ Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& mem
   return event;
 }
 
-// Of what a call may have written that failed because it could not write everything: what lies in memory that the
-// program can write to, as the kernel does. The addresses of outputs may be anything then, such as those of code, which
-// is different in a replay.
+// Of what a call may have written that failed because it could not write everything, or whose outputs are found by
+// comparison: what lies in memory that the program can write to, as the kernel does. The addresses of outputs may be
+// anything then, such as those of code, which is different in a replay.
 void CallEvents::keep_writable(const Thread& thread) {
   if (spans_.empty()) return;
   auto read = read_mappings(thread.process->memory.pid());
