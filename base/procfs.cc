@@ -1,6 +1,7 @@
 #include "base/procfs.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,6 +67,14 @@ std::string proc_stat_field(pid_t pid, int number) {
 std::string proc_namespace(pid_t pid, std::string_view kind) {
   std::error_code gone;
   return std::filesystem::read_symlink(proc_path(pid, fmt::format("ns/{}", kind)), gone);
+}
+
+uint64_t foreign_ipc_namespace(pid_t pid) {
+  struct stat own {};
+  struct stat theirs {};
+  const bool known =
+      stat(proc_path(getpid(), "ns/ipc").c_str(), &own) == 0 && stat(proc_path(pid, "ns/ipc").c_str(), &theirs) == 0;
+  return known && theirs.st_ino != own.st_ino ? theirs.st_ino : 0;
 }
 
 std::vector<int> own_descriptors() { return numbers_in("/proc/self/fd"); }

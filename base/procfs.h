@@ -37,6 +37,9 @@ ProcValues proc_status(pid_t pid);
 std::string proc_stat_field(pid_t pid, int number);
 // Which namespace of a kind ("pid", "pid_for_children", "net") it is in (namespaces(7)).
 std::string proc_namespace(pid_t pid, std::string_view kind);
+// The inode of its IPC namespace, within which SysV objects are numbered (ipc_namespaces(7)); 0 if that is this
+// process's own.
+uint64_t foreign_ipc_namespace(pid_t pid);
 // The descriptors that this process has open, and maybe one more; none if they cannot be listed.
 std::vector<int> own_descriptors();
 // The threads of a process.

@@ -59,12 +59,20 @@ bool parse_line(std::string_view line, Mapping& m) {
   return true;
 }
 
-std::vector<Mapping> parse_all(std::string_view text) {
+// Tells SysV shared memory apart that has the same number in several IPC namespaces.
+void note_namespace(pid_t pid, Mapping& m) {
+  if (m.shared && m.name.starts_with("/SYSV")) m.device |= foreign_ipc_namespace(pid) << 32;
+}
+
+std::vector<Mapping> parse_all(pid_t pid, std::string_view text) {
   std::vector<Mapping> found;
   while (!text.empty()) {
     const size_t length = std::min(text.find('\n'), text.size());
     Mapping mapping;
-    if (parse_line(text.substr(0, length), mapping)) found.push_back(std::move(mapping));
+    if (parse_line(text.substr(0, length), mapping)) {
+      note_namespace(pid, mapping);
+      found.push_back(std::move(mapping));
+    }
     text.remove_prefix(std::min(length + 1, text.size()));
   }
   return found;
@@ -75,7 +83,7 @@ Result<std::vector<Mapping>> all_mappings(pid_t pid) {
   errno = 0;
   const std::string text = read_briefly(path);
   if (text.empty() && errno != 0) return errno_error("cannot read " + path);
-  return parse_all(text);
+  return parse_all(pid, text);
 }
 
 bool kernels_own(const Mapping& m) {
@@ -245,6 +253,7 @@ Mapping* mapping_at(std::vector<Mapping>& mappings, Address address) {
 Result<Mapping> mapping_of(pid_t pid, Address address) {
   ASSIGN_OR_RETURN(const Fd maps, open_maps(pid));
   if (auto found = query(maps.get(), address, 0)) {
+    note_namespace(pid, *found);
     if (!kernels_own(*found)) return *found;
   } else if (errno != ENOENT) {
     ASSIGN_OR_RETURN(const auto mappings, read_mappings(pid));
@@ -268,8 +277,8 @@ Result<std::vector<Mapping>> code_mappings(pid_t pid) {
   return code;
 }
 
-std::vector<Mapping> parse_mappings(std::string_view maps) {
-  auto mappings = parse_all(maps);
+std::vector<Mapping> parse_mappings(pid_t pid, std::string_view maps) {
+  auto mappings = parse_all(pid, maps);
   std::erase_if(mappings, kernels_own);
   return mappings;
 }
@@ -317,7 +326,10 @@ Result<std::vector<FlaggedMapping>> flagged_mappings(pid_t pid) {
   std::vector<FlaggedMapping> found;
   Mapping mapping;
   for (std::string line; std::getline(file, line);) {
-    if (Mapping next; parse_line(line, next)) mapping = next;
+    if (Mapping next; parse_line(line, next)) {
+      note_namespace(pid, next);
+      mapping = next;
+    }
     if (!line.starts_with(kFlags) || kernels_own(mapping)) continue;
     found.push_back({mapping, line.substr(kFlags.size()) + " "});
   }

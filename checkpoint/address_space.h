@@ -24,10 +24,11 @@ struct AddressRange {
 };
 
 // The mappings of a process, in address order, without the kernel's own ([vdso], [vvar], [vsyscall]). `file` is not
-// filled in.
+// filled in. SysV shared memory of another IPC namespace than this process's own has that namespace in the upper half
+// of its device, because the kernel numbers it in each namespace anew.
 Result<std::vector<Mapping>> read_mappings(pid_t pid);
 // The same from what was read of its file `maps`.
-std::vector<Mapping> parse_mappings(std::string_view maps);
+std::vector<Mapping> parse_mappings(pid_t pid, std::string_view maps);
 // The mapping that holds the address; null if there is none.
 const Mapping* mapping_at(const std::vector<Mapping>& mappings, Address address);
 Mapping* mapping_at(std::vector<Mapping>& mappings, Address address);

@@ -186,7 +186,7 @@ constexpr auto kCommands = sorted({
     emulate(NEW_CMD(keyctl, 24, KEYCTL_PKEY_QUERY), val, val, val, text(kPageSize), out(48)),
     emulate(NEW_CMD(keyctl, 29, KEYCTL_RESTRICT_KEYRING), val, val, text(32), text(kPageSize)),
     emulate(NEW_CMD(keyctl, 30, KEYCTL_MOVE), val, val, val, val, val),
-    emulate(NEW_CMD(keyctl, 31, KEYCTL_CAPABILITIES), val, out_result(2), val),
+    emulate(NEW_CMD(keyctl, 31, KEYCTL_CAPABILITIES), val, out_sized_by(2), val),
     emulate(NEW_CMD(keyctl, 32, KEYCTL_WATCH_KEY), val, val, fd, val),
 
     // Quotas (quotactl(2)). Structures as in <linux/quota.h> and <linux/dqblk_xfs.h>.

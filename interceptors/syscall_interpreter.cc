@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "base/procfs.h"
 #include "interceptors/syscall_table.h"
 
 namespace redrive {
@@ -66,13 +67,14 @@ uint64_t readable(const Memory& memory, Address address, uint64_t length, bool f
   return length;
 }
 
-uint64_t semaphores(uint64_t id) {
+uint64_t semaphores(uint64_t id, pid_t pid) {
+  // What is not known is the largest possible number; what cannot be read is cut off.
+  if (foreign_ipc_namespace(pid)) return kMaxSemaphores;
   semid_ds set{};
   union {
     int value;
     semid_ds* set;
   } in{.set = &set};
-  // Without permission, or in another namespace, this is the largest possible number; what cannot be read is cut off.
   return semctl(static_cast<int>(id), 0, IPC_STAT, in) == 0 ? set.sem_nsems : kMaxSemaphores;
 }
 
@@ -109,7 +111,7 @@ uint64_t capacity(const SyscallRow& row, Args args, int index, const Memory& mem
       bytes = _IOC_SIZE(args[extent.value]);
       break;
     case ExtentKind::semaphores:
-      bytes = 2 * semaphores(args[extent.value]);
+      bytes = 2 * semaphores(args[extent.value], memory.pid());
       break;
   }
   return std::min(bytes, kMaxTransfer) + extent.header;

@@ -78,13 +78,14 @@ TEST_CASE("page buffers hold an image's pages, in several runs where one buffer 
 }
 
 TEST_CASE("mappings are parsed from the text of maps, without those of the kernel") {
-  const auto found = parse_mappings(
-      "00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/a program\n"
-      "7f0000000000-7f0000002000 rw-s 00000000 00:01 42                         /dev/zero (deleted)\n"
-      "this is no mapping\n"
-      "7f0000010000-7f0000011000 ---p 00000000 00:00 0 \n"
-      "7ffff7fc1000-7ffff7fc5000 r--p 00000000 00:00 0                          [vvar]\n"
-      "7ffff7fc5000-7ffff7fc7000 r-xp 00000000 00:00 0                          [vdso]");
+  const auto found =
+      parse_mappings(getpid(),
+                     "00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/a program\n"
+                     "7f0000000000-7f0000002000 rw-s 00000000 00:01 42                         /dev/zero (deleted)\n"
+                     "this is no mapping\n"
+                     "7f0000010000-7f0000011000 ---p 00000000 00:00 0 \n"
+                     "7ffff7fc1000-7ffff7fc5000 r--p 00000000 00:00 0                          [vvar]\n"
+                     "7ffff7fc5000-7ffff7fc7000 r-xp 00000000 00:00 0                          [vdso]");
   REQUIRE(found.size() == 3);
   CHECK(found[0].start == 0x400000);
   CHECK(found[0].end == 0x452000);

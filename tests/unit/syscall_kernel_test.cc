@@ -10,6 +10,7 @@
 #include <mqueue.h>
 #include <net/if.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/ipc.h>
@@ -572,6 +573,27 @@ TEST_CASE("ioctl") {
     });
     MESSAGE("FS_IOC_GETFSMAP on /tmp: ", format_result(extents.result));
   }
+}
+
+TEST_CASE("the semaphores of another IPC namespace") {
+  int ready[2];
+  REQUIRE(pipe2(ready, O_CLOEXEC) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    int id = unshare(CLONE_NEWIPC) == 0 ? semget(IPC_PRIVATE, 100, 0600) : -1;
+    _exit(write(ready[1], &id, sizeof id) == sizeof id && pause());
+  }
+  int id = -1;
+  REQUIRE(read(ready[0], &id, sizeof id) == sizeof id);
+  MESSAGE("may unshare: ", id >= 0);
+  auto memory = Memory::open(child);
+  REQUIRE(memory);
+  const CallArgs args = call_args(id, 0, GETALL, 0x1000);
+  const uint64_t room = entry_sizes(*find_row(__NR_semctl, args), args, *memory).size[3];
+  if (id >= 0) CHECK(room >= 200);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(ready[0]), close(ready[1]);
 }
 
 }  // namespace

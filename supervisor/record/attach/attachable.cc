@@ -238,7 +238,7 @@ Result<Attachable> attachable(pid_t pid) {
   Attachable process;
   process.pid = pid;
   process.maps = read_briefly(proc_path(pid, "maps"));
-  process.mappings = parse_mappings(process.maps);
+  process.mappings = parse_mappings(pid, process.maps);
   TRY(check_program(pid));
   TRY(check_descriptors(process));
   TRY(check_memory(process));

@@ -121,6 +121,8 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
       if (object->has_file) mapping.object_size = object_size(process.shown_as(), mapping);
     } else if (object && object->copy) {
       mapping.file = object->copy;
+    } else if (mapping.shared && mapping.name.starts_with("/SYSV")) {
+      return Error{"it has left the IPC namespace of " + mapping.name + ", which it maps"};
     } else if (mapping.inode != 0) {
       ASSIGN_OR_RETURN(mapping.file, files_.file_of(files, mapping));
       if (!mapping.shared) private_views_.check(process, files.of(mapping)->version);
