@@ -22,6 +22,9 @@ constexpr const char* kRequeuedLock = "the kernel gives the lock to a thread tha
 constexpr const char* kLazyFree = "whether the old content comes back is up to the kernel";
 constexpr const char* kForks = "checkpoints are read from a fork, which would not have this memory";
 constexpr const char* kGuards = "guard pages are not restored by a checkpoint";
+constexpr const char* kPermits =
+    "the recorder, which opens files that programs execute or map, would wait for the permission of a process that it "
+    "has stopped";
 constexpr const char* kFilter = "would stop the recorder's own syscalls";
 constexpr const char* kTsc = "the recorder traps the time-stamp counter itself";
 constexpr const char* kTrapsCpuid = "the recorder traps cpuid itself";
@@ -107,6 +110,9 @@ constexpr auto kCommands = sorted({
     emulate(CMD(fcntl, F_SET_RW_HINT), fd, val, in(8)),
     emulate(CMD(fcntl, F_GET_FILE_RW_HINT), fd, val, out(8)),
     emulate(CMD(fcntl, F_SET_FILE_RW_HINT), fd, val, in(8)),
+    emulate(NEW_CMD(fanotify_init, 0, FAN_CLASS_NOTIF), val, val),
+    refuse(NEW_CMD(fanotify_init, 4, FAN_CLASS_CONTENT), EINVAL, kPermits),
+    refuse(NEW_CMD(fanotify_init, 8, FAN_CLASS_PRE_CONTENT), EINVAL, kPermits),
     emulate(NEW_CMD(name_to_handle_at, 0, 0), fd, path, always(self_sized(ArgKind::in_out, -1, 8)), always(out(4)),
             val),
     emulate(NEW_CMD(name_to_handle_at, 1, AT_HANDLE_MNT_ID_UNIQUE), fd, path,

@@ -84,7 +84,8 @@ std::string format_arg(const Arg& arg, Args args, int index, const Memory* memor
   if (arg.kind == ArgKind::fd) return descriptor(value);
   if (!memory) return pointer(value);
   const bool string = arg.kind == ArgKind::in && arg.extent.kind == ExtentKind::c_string;
-  if (arg.kind == ArgKind::path || string) return quoted_string(*memory, value, kPageSize);
+  if (arg.kind == ArgKind::path || arg.kind == ArgKind::filesystem || string)
+    return quoted_string(*memory, value, kPageSize);
   if (arg.kind == ArgKind::string_array) return value ? quoted_array(*memory, value) : "NULL";
   if (arg.kind == ArgKind::in && arg.payload && arg.extent.header == 0) {
     return quoted_buffer(*memory, value, args[arg.extent.value]);

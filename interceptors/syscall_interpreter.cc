@@ -282,6 +282,12 @@ Span ethtool_command(Address request, const Memory& memory) {
   return {at, length, false};
 }
 
+// Whether a process serves the files of file systems of this type, which may have a subtype (fuse.sshfs).
+bool is_served(std::string_view type) {
+  type = type.substr(0, type.find('.'));
+  return type == "fuse" || type == "fuseblk";
+}
+
 void add_input(std::vector<Span>& spans, const SyscallRow& row, Args args, int index, const Memory& memory) {
   const Arg& arg = row.args[index];
   switch (arg.kind) {
@@ -292,6 +298,7 @@ void add_input(std::vector<Span>& spans, const SyscallRow& row, Args args, int i
     case ArgKind::out:
       return;
     case ArgKind::path:
+    case ArgKind::filesystem:
       return add(spans, args[index], string_size(memory, args[index], kPageSize));
     case ArgKind::string_array:
       return add_string_array(spans, args[index], memory);
@@ -512,10 +519,12 @@ void add_output(std::vector<Span>& spans, const SyscallRow& row, Args args, int 
 
 bool is_described(const SyscallRow& row, Args args, const Memory& memory) {
   for (size_t i = 0; i < args.size(); ++i) {
-    if (row.args[i].kind != ArgKind::ethtool) continue;
-    uint32_t command = 0;
-    const Address at = ethtool_data(args[i], memory);
-    if (memory.get(at, command) && ethtool_command(args[i], memory).length == 0) return false;
+    if (row.args[i].kind == ArgKind::ethtool) {
+      uint32_t command = 0;
+      const Address at = ethtool_data(args[i], memory);
+      if (memory.get(at, command) && ethtool_command(args[i], memory).length == 0) return false;
+    }
+    if (row.args[i].kind == ArgKind::filesystem && is_served(memory.string(args[i]))) return false;
   }
   return true;
 }

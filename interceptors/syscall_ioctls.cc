@@ -26,6 +26,7 @@ namespace {
 using namespace rows;
 
 constexpr const char* kPointers = "its structure points to memory whose length only the driver knows";
+constexpr const char* kByDriver = "if the command's structure has a length that the driver chooses";
 constexpr const char* kByDevice = "what a device writes into memory is not an event";
 
 constexpr Row plain(Call call) { return emulate(call, fd, val, val); }
@@ -173,7 +174,7 @@ constexpr auto kIoctls = sorted({
     interface(CMD(ioctl, SIOCSIFMAP)),
     interface(CMD(ioctl, SIOCGMIIPHY)),
     interface(CMD(ioctl, SIOCGMIIREG)),
-    emulate(CMD(ioctl, SIOCETHTOOL), fd, val, ethtool),
+    emulate(CMD(ioctl, SIOCETHTOOL), fd, val, ethtool).refused_in_part(EOPNOTSUPP, kByDriver),
     refuse(CMD(ioctl, SIOCSHWTSTAMP), EOPNOTSUPP, kPointers),
     refuse(NEW_CMD(ioctl, 0x89b1, SIOCGHWTSTAMP), EOPNOTSUPP, kPointers),
     updates(CMD(ioctl, SIOCGARP), kArpreq),

@@ -32,6 +32,7 @@ inline constexpr Arg path{ArgKind::path};
 inline constexpr Arg strings{ArgKind::string_array};
 inline constexpr Arg ifconf{ArgKind::ifconf};
 inline constexpr Arg ethtool{ArgKind::ethtool};
+inline constexpr Arg filesystem{ArgKind::filesystem};
 inline constexpr Arg filter{ArgKind::filter};
 
 constexpr Arg sized(ArgKind kind, uint32_t bytes) { return {kind, {ExtentKind::fixed, bytes}}; }
@@ -198,6 +199,9 @@ struct Row : SyscallRow {
   constexpr Row truncates(int8_t path, int8_t flags = -1) const {
     return changes_file(path, FileChange::resizes).with([=](Row& row) { row.truncate_arg = flags; });
   }
+  constexpr Row refused_in_part(int16_t refusal, const char* why) const {
+    return with([=](Row& row) { row.refusal = refusal, row.why = why; });
+  }
   constexpr Row unsure(const char* why) const {
     return with([=](Row& row) { row.why = why; });
   }
@@ -281,7 +285,9 @@ constexpr bool valid(const SyscallRow& row) {
   // The other end of vmsplice is memory.
   if (row.source_fd_arg >= 0 && !(row.traffic == Traffic::transfer && is_fd(row.source_fd_arg))) return false;
   if ((row.traffic == Traffic::send || row.traffic == Traffic::receive) != (payloads == 1)) return false;
-  if ((row.treat == Treat::refuse) != (row.refusal > 0)) return false;
+  const bool refused_in_part = std::ranges::any_of(
+      row.args, [](const Arg& arg) { return arg.kind == ArgKind::ethtool || arg.kind == ArgKind::filesystem; });
+  if ((row.treat == Treat::refuse || refused_in_part) != (row.refusal > 0)) return false;
   if (row.treat == Treat::refuse && (!row.why || row.args[0].kind != ArgKind::none)) return false;
   if ((row.treat == Treat::special) != (row.special != Special::none)) return false;
   if ((row.selector >= 0) != (row.unknown_command > 0)) return false;

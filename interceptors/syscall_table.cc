@@ -21,6 +21,9 @@ constexpr const char* kUring =
     "requests and completions pass through memory, without calls; programs use epoll and threads instead";
 constexpr const char* kModules = "changes the running kernel";
 constexpr const char* kPorts = "direct hardware access";
+constexpr const char* kServes =
+    "if the type is fuse or fuseblk: the recorder, which reads files that programs execute or map, would wait for the "
+    "process that serves them, which the recorder has stopped";
 constexpr const char* kProtectionKeys = "protection keys are not restored by a checkpoint";
 
 constexpr SyscallRow kRows[] = {
@@ -213,7 +216,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(sync)),
     emulate(SYS(acct), path),
     emulate(SYS(settimeofday), in(16), in(8)),
-    emulate(SYS(mount), path, path, text(kPageSize), val, text(kPageSize)),
+    emulate(SYS(mount), path, path, filesystem, val, text(kPageSize)).refused_in_part(ENODEV, kServes),
     emulate(SYS(umount2), path, val),
     emulate(SYS(swapon), path, val),
     emulate(SYS(swapoff), path),
@@ -369,7 +372,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(rt_tgsigqueueinfo), val, val, val, siginfo_in).signals(),
     refuse(SYS(perf_event_open), ENOSYS, "counters differ between runs, and samples bypass syscall stops"),
     emulate(SYS(recvmmsg), fd, mmsg_out, val, val, if_positive(in_out(16))).receives(0).flags(3).tests().served(),
-    emulate(SYS(fanotify_init), val, val),
+    emulate(SYS(fanotify_init), val, val).selects(0, EINVAL, 0xc /* FAN_CLASS_* */),
     emulate(SYS(fanotify_mark), fd, val, val, fd, path),
     emulate(SYS(prlimit64), val, val, in(16), out(16)).served(),
     // The id is written into mount_id, 4 bytes or 8. On EOVERFLOW the handle's head says how much room would be needed.
@@ -426,7 +429,7 @@ constexpr SyscallRow kRows[] = {
     refuse(SYS(io_uring_register), ENOSYS, kUring),
     emulate(SYS(open_tree), fd, path, val),
     emulate(SYS(move_mount), fd, path, fd, path, val),
-    emulate(SYS(fsopen), text(kPageSize), val),
+    emulate(SYS(fsopen), filesystem, val).refused_in_part(ENODEV, kServes),
     emulate(SYS(fsconfig), fd, val, text(256), ptr, val).selects(1),
     emulate(SYS(fsmount), fd, val, val),
     emulate(SYS(fspick), fd, path, val),

@@ -109,6 +109,7 @@ enum class ArgKind : uint8_t {
   mmsghdr_out,  // recvmmsg: `result` headers
   ifconf,       // struct ifconf of SIOCGIFCONF: length in and out, and the buffer that it points to
   ethtool,      // struct ifreq of SIOCETHTOOL, and the command's structure that it points to
+  filesystem,   // the name of a file system's type
   filter,       // struct sock_fprog, and the instructions it points to
   watched,  // an ioctl's argument, described by its request alone: read if the request says so; what is written, there
             // and behind pointers that lie there, is found by comparison
@@ -178,9 +179,10 @@ struct SyscallRow {
   // Programs do not make this call if the kernel has mapped its vDSO (vdso(7)); if argument 0 is a clock, only for
   // these clocks. What programs forbid themselves by seccomp(2) does not apply to it.
   bool in_vdso = false;
-  int16_t refusal = 0;  // positive errno for Treat::refuse
-  const char* why =
-      nullptr;  // refuse: reason shown in the list of refused calls; else: what the row may miss ("unsure")
+  int16_t refusal = 0;        // positive errno for Treat::refuse, and for arguments that are not to be recorded
+                              // (is_described)
+  const char* why = nullptr;  // the refusal's reason, shown in the list of refused calls; without a refusal: what the
+                              // row may miss ("unsure")
   // For multiplexers: the argument whose value selects a sub-row; -1: not a multiplexer. A sub-row has the same form,
   // with its multiplexer's number and name, and those of the command in addition.
   int8_t selector = -1;
@@ -232,8 +234,9 @@ std::vector<Span> inputs(const SyscallRow& row, std::span<const uint64_t, 6> arg
 // The same into a vector that is reused. So do the two functions below.
 void inputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory, std::vector<Span>& spans);
 
-// Whether all memory that the call reads and writes is known. For some calls, a structure in memory determines the
-// command. If false, the call must be refused, like one without a row.
+// Whether the call can be recorded with these arguments: whether all memory that it reads and writes is known, where a
+// structure in memory determines the command; and whether nobody who is recorded serves the file system that it mounts.
+// If not, the call must be refused.
 bool is_described(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory);
 
 // Extents of value-result arguments, which must be read before the kernel changes them.

@@ -748,6 +748,10 @@ def refusals(ctx):
     ring.wait_for("\n", ctx.timeout_s)
     if int(ring.output()) >= 0:
         refused(ctx, ring.pid, "io_uring")
+    if os.access("/dev/fuse", os.R_OK | os.W_OK):
+        server = ctx.start(PYTHON, "-c", "import time\nserved = open('/dev/fuse', 'r+b', buffering=0)\nprint('opened', flush=True)\ntime.sleep(1000)")
+        server.wait_for("\n", ctx.timeout_s)
+        refused(ctx, server.pid, "FUSE")
     secret = ctx.start(PYTHON, "-c", "import ctypes, mmap, os, time\nfd = ctypes.CDLL(None).syscall(447, 0)\n"
                        "if fd >= 0:\n    os.ftruncate(fd, 4096)\n    memory = mmap.mmap(fd, 4096)\nprint(fd, flush=True)\ntime.sleep(1000)")
     secret.wait_for("\n", ctx.timeout_s)

@@ -314,6 +314,21 @@ def refused(ctx):
         raise Failure(f"stats lists as refused: {named}")
 
 
+@test("reports/served_files")
+def served_files(ctx):
+    """A recorded process may not serve files, nor permit others to open them: the recorder, which reads mapped files, would wait for it for ever."""
+    program = ("import ctypes\n"
+               "c = ctypes.CDLL(None, use_errno=True)\n"
+               "def error(result): return ctypes.get_errno() if result == -1 else 0\n"
+               "print(error(c.mount(b'none', b'.', b'fuse.any', 0, b'no options')), error(c.syscall(430, b'fuseblk', 0)),\n"
+               "      error(c.syscall(300, 4, 0)), error(c.syscall(300, 8, 0)), error(c.mount(b'none', b'.', b'no-such-type', 1 << 12, None)))\n")
+    outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", sys.executable, "-c", program), 0)
+    ctx.expect(outcome.stdout.split()[:4] == ["19", "19", "22", "22"], outcome, "does not refuse these")
+    ctx.expect(outcome.stdout.split()[4] != "19", outcome, "refuses another mount")
+    for name in ("mount", "fsopen", "fanotify_init(FAN_CLASS_CONTENT)", "fanotify_init(FAN_CLASS_PRE_CONTENT)"):
+        ctx.expect(f"refused {name} " in outcome.stderr, outcome, f"does not say that {name} was refused")
+
+
 # Stands in for a libseccomp that is newer than the programs which use it.
 NEWER_LIBSECCOMP = r"""
 #include <stdint.h>

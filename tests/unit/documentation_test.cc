@@ -42,11 +42,12 @@ std::map<std::string, std::set<std::string>> documented_options() {
 constexpr std::string_view kBegin = ".\\\" begin of the refused calls, made from the syscall table\n";
 constexpr std::string_view kEnd = ".\\\" end of the refused calls\n";
 
-// The calls that the table refuses, for redrive(1): each reason once, with the calls and their answers.
+// The calls that the table refuses, always or in part, for redrive(1): each reason once, with the calls and their
+// answers.
 std::string refused_calls() {
   std::map<std::string, std::map<std::string, std::vector<std::string>>> calls;  // by reason and answer
   const auto add = [&](const SyscallRow& row) {
-    if (row.treat != Treat::refuse) return;
+    if (row.refusal == 0) return;
     const std::string name = row.command_name ? std::string(row.name) + "(" + row.command_name + ")" : row.name;
     calls[row.why][std::string(error_name(row.refusal))].push_back(name);
   };

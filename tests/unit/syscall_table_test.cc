@@ -154,6 +154,23 @@ TEST_CASE(
   CHECK(changes(request, {18 * kPageSize - 1}).empty());
 }
 
+TEST_CASE("file systems that a process serves are not mounted") {
+  auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  const auto mounted = [&](const char* type) {
+    const CallArgs old = call_args("none", "/mnt", type, 0, 0), now = call_args(type, 0);
+    const bool described = is_described(*find_row(__NR_mount, old), old, *memory);
+    CHECK(described == is_described(*find_row(__NR_fsopen, now), now, *memory));
+    return described;
+  };
+  for (const char* type : {"fuse", "fuseblk", "fuse.sshfs", "fuseblk.ntfs"}) CHECK_FALSE(mounted(type));
+  for (const char* type : {"ext4", "", "fusectl", "virtiofs"}) CHECK(mounted(type));
+  CHECK(mounted(nullptr));
+  CHECK(find_row(__NR_fanotify_init, call_args(4))->refusal == EINVAL);
+  CHECK(find_row(__NR_fanotify_init, call_args(8))->refusal == EINVAL);
+  CHECK(find_row(__NR_fanotify_init, call_args(3))->treat == Treat::emulate);
+}
+
 TEST_CASE("names of calls and errors") {
   CHECK(syscall_name(0) == "read");
   CHECK(syscall_name(469) == "file_setattr");

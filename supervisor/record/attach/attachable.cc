@@ -85,6 +85,7 @@ Result<void> check_state(pid_t pid) {
 Result<void> check_descriptors(Attachable& process) {
   constexpr std::pair<std::string_view, std::string_view> kEscapes[] = {{"anon_inode:[io_uring]", "io_uring"},
                                                                         {"anon_inode:[userfaultfd]", "userfaultfd"},
+                                                                        {"/dev/fuse", "FUSE"},
                                                                         {"anon_inode:kvm-vcpu", "a virtual machine"},
                                                                         {"anon_inode:[perf_event]", "perf_event_open"}};
   std::error_code error;

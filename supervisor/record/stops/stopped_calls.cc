@@ -181,8 +181,8 @@ void StoppedCalls::refuse(Thread& thread, const SyscallRow* row) {
   const auto number = static_cast<int64_t>(thread.entry.orig_rax);
   const auto reason = [&]() -> int {
     if (!row) return refusal_without_row(number);
-    if (row->treat == Treat::refuse) return row->refusal;
-    return is_described(*row, thread.call.args, thread.process->memory) ? ENODEV : EOPNOTSUPP;
+    const bool recorded = row->treat != Treat::refuse && is_described(*row, thread.call.args, thread.process->memory);
+    return recorded ? ENODEV : row->refusal;
   };
   const int error = reason();
   if (row && !layout_.mappable(thread)) {
