@@ -112,6 +112,8 @@ constexpr auto kIoctls = sorted({
     plain(CMD(ioctl, KDSETMODE)),
     writes(CMD(ioctl, KDGKBMODE), kInt),
     plain(CMD(ioctl, KDSKBMODE)),
+    refuse(CMD(ioctl, KDADDIO), EPERM, kPorts),
+    refuse(CMD(ioctl, KDENABIO), EPERM, kPorts),
     writes(CMD(ioctl, VT_OPENQRY), kInt),
     updates(CMD(ioctl, VT_WAITEVENT), sizeof(vt_event)).blocks(),
     writes(CMD(ioctl, VT_GETMODE), sizeof(vt_mode)),

@@ -25,6 +25,8 @@ const SyscallRow* generic_ioctl_row(uint32_t request);
 
 namespace redrive::rows {
 
+inline constexpr const char* kPorts = "direct hardware access";  // a reason for refusals
+
 inline constexpr Arg val{ArgKind::val};
 inline constexpr Arg ptr{ArgKind::pointer};
 inline constexpr Arg fd{ArgKind::fd};

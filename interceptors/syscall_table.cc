@@ -20,7 +20,6 @@ constexpr const char* kAio =
 constexpr const char* kUring =
     "requests and completions pass through memory, without calls; programs use epoll and threads instead";
 constexpr const char* kModules = "changes the running kernel";
-constexpr const char* kPorts = "direct hardware access";
 constexpr const char* kServes =
     "if the type is fuse or fuseblk: the recorder, which reads files that programs execute or map, would wait for the "
     "process that serves them, which the recorder has stopped";
