@@ -303,8 +303,7 @@ static_assert(valid_table(kIoctls), "unique, every extent refers to an argument 
 
 constexpr const char* kByComparison =
     "what it writes is found by comparison: memory behind pointers in memory that its structure points to is not "
-    "looked "
-    "at, nor what is written later";
+    "looked at, nor what is written later";
 
 constexpr SyscallRow kWatched = emulate(SYS(ioctl), fd, val, watched).unsure(kByComparison);
 // A structure of the device mapper holds its own length, which includes what follows it.

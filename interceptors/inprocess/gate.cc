@@ -825,6 +825,7 @@ void barrier() { asm volatile("" : : : "memory"); }
 // nothing has happened that the program could see.
 bool serve_call(Slot& s) {
   const Registers& regs = s.regs;
+  s.traps = 0;
   if (s.want_stop || (s.others_wait && s.spins >= kMostSpins)) return false;
   const Call* const found = call_of(regs);
   if (!found) return false;
@@ -966,9 +967,18 @@ bool serve_call(Slot& s) {
   return true;
 }
 
+// Whether an rdtsc or cpuid must stop. A thread may execute them again and again, and make no call.
+bool trap_stops(Slot& s) {
+  constexpr uint32_t kMostTraps = 256;
+  if ((s.want_stop & kServeNothing) || kRingSize - s.head < sizeof(Record)) return true;
+  if (!s.want_stop || ++s.traps < kMostTraps) return false;
+  s.traps = 0;
+  return true;
+}
+
 // Executes rdtsc or rdtscp, of `size` bytes, as the recorder does when they stop. False if it must stop.
 bool serve_counter(Slot& s, uint64_t size) {
-  if ((s.want_stop & kServeNothing) || kRingSize - s.head < sizeof(Record)) return false;
+  if (trap_stops(s)) return false;
   auto& record = *reinterpret_cast<Record*>(kRing + s.head);
   const uint64_t now = counter_at(at<Orders>(kOrders).counter, read_clock(kRawClock, Phase::before));
   record.size = sizeof record;
@@ -1042,7 +1052,7 @@ extern "C" void answer_cpuid(CpuidRegisters* regs) {
     }
     return;
   }
-  if ((s.want_stop & kServeNothing) || kRingSize - s.head < sizeof(Record)) return;
+  if (trap_stops(s)) return;
   const auto leaf = static_cast<uint32_t>(regs->rax);
   const uint32_t subleaf = has_subleaves(leaf) ? static_cast<uint32_t>(regs->rcx) : 0;
   const auto& known = reinterpret_cast<const Orders*>(kOrders)->cpuid;

@@ -174,7 +174,7 @@ enum class Phase : uint32_t {
   after,    // its result is being recorded
 };
 
-inline constexpr uint32_t kStopAtCall = 1;    // the next call shall stop; rdtsc and cpuid need not
+inline constexpr uint32_t kStopAtCall = 1;    // the next call shall stop, or the next rdtsc or cpuid if there are many
 inline constexpr uint32_t kServeNothing = 2;  // nothing is served
 
 struct Slot {
@@ -224,6 +224,7 @@ struct Slot {
   // they wait, since when there are any, and when the last one was.
   uint32_t tests, waits;
   uint64_t tests_since_ns, tested_at_ns;
+  uint32_t traps;         // rdtsc and cpuid since the last call or stop, while a stop was wanted
   uint32_t stop_at_wake;  // calls that wake others stop: a thread of the unit waits in vain for a lock
 };
 

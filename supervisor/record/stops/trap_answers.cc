@@ -8,7 +8,9 @@
 #include "supervisor/record/disguise/forced_signals.h"
 #include "supervisor/record/stops/call_events.h"
 #include "supervisor/record/stops/code_patching.h"
+#include "supervisor/record/stops/signal_delivery.h"
 #include "supervisor/record/stops/stopped_calls.h"
+#include "supervisor/record/stops/turns.h"
 #include "supervisor/record/tracees/thread_control.h"
 
 namespace redrive {
@@ -50,8 +52,23 @@ bool TrapAnswers::answer_instruction(Thread& thread, int signal, const user_regs
     patching_.patch_instruction(thread, regs.rip, SiteKind::cpuid);
   }
   control_.set_regs(thread, after);
-  control_.resume_user(thread, after);
+  go_on(thread, after);
   return true;
+}
+
+// The thread stands right after the instruction. If it executes such instructions in a loop without calls, others have
+// their turn, and signals come, only here.
+void TrapAnswers::go_on(Thread& thread, const user_regs_struct& regs) {
+  Baton& baton = thread.process->unit->baton;
+  if (baton.is_awaited() && tracer_.now() - baton.since() > kBatonSlice) {
+    thread.entry = regs;
+    thread.xstate = tracer_.get_xstate(thread.tid);
+    baton.give_up();
+    turns_.take_or_queue(thread, {Thread::Stop::continued});
+    return;
+  }
+  signals_.raise_held(thread);
+  control_.resume_user(thread, regs);
 }
 
 void TrapAnswers::answer_vsyscall(Thread& thread) {

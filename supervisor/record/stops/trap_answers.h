@@ -12,17 +12,23 @@ class CallEvents;
 class CodePatching;
 class ForcedSignals;
 class StoppedCalls;
+class SignalDelivery;
+class Turns;
 
 class TrapAnswers {
  public:
-  TrapAnswers(GateArena* arena, CpuidAnswers& answers, ThreadControl& control, CallEvents& events,
-              CodePatching& patching, ForcedSignals& forced, StoppedCalls& stopped_calls)
-      : arena_(arena),
+  TrapAnswers(Tracer& tracer, GateArena* arena, CpuidAnswers& answers, ThreadControl& control, CallEvents& events,
+              CodePatching& patching, SignalDelivery& signals, ForcedSignals& forced, Turns& turns,
+              StoppedCalls& stopped_calls)
+      : tracer_(tracer),
+        arena_(arena),
         answers_(answers),
         control_(control),
         events_(events),
         patching_(patching),
+        signals_(signals),
         forced_(forced),
+        turns_(turns),
         stopped_calls_(stopped_calls) {}
 
   // A thread has stopped for the fault of an instruction. False if it is not one that is answered.
@@ -34,12 +40,17 @@ class TrapAnswers {
   void answer_vsyscall(Thread& thread);
 
  private:
+  void go_on(Thread& thread, const user_regs_struct& regs);
+
+  Tracer& tracer_;
   GateArena* arena_;
   CpuidAnswers& answers_;
   ThreadControl& control_;
   CallEvents& events_;
   CodePatching& patching_;
+  SignalDelivery& signals_;
   ForcedSignals& forced_;
+  Turns& turns_;
   StoppedCalls& stopped_calls_;
 };
 
