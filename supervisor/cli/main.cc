@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "base/private_files.h"
+#include "base/standard_descriptors.h"
 #include "base/text.h"
 #include "supervisor/cli/command_line.h"
 
@@ -37,6 +38,7 @@ Result<int> main(std::vector<std::string> words) {
 }  // namespace redrive
 
 int main(int argc, char** argv) {
+  redrive::fill_standard_descriptors();
   redrive::keep_files_private();
   redrive::lift_limits();
   try {

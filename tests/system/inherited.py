@@ -48,3 +48,21 @@ def processors(ctx):
     outcome = ctx.run("taskset", "-c", str(max(os.sched_getaffinity(0))), ctx.options.redrive, "record", "-o", ctx.trace, "--", "nproc")
     ctx.expect(ctx.expect_status(outcome, 0).stdout == "1\n", outcome, "not 1")
     redrive_all(ctx)
+
+
+@test("inherited/closed_descriptors")
+def closed_descriptors(ctx):
+    """Standard descriptors that are closed are closed in the program, and nothing of redrive's has their numbers."""
+    program = ("bash", "-c", "for d in 0 1 2; do [ -e /proc/$$/fd/$d ] && echo $d; done >seen; read x; echo out; echo err >&2; exit 7")
+    for closed in ("0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"):
+        start = ("bash", "-c", f'exec {closed}; exec "$@"', "bash")
+        natively = ctx.run(*start, *program, cwd=ctx.work)
+        seen = (ctx.work / "seen").read_text()
+        trace = ctx.traces / closed.replace(" ", "")
+        recorded = ctx.run(*start, ctx.options.redrive, "record", "-o", trace, "--", *program, cwd=ctx.work)
+        ctx.expect((recorded.status, recorded.stdout, (ctx.work / "seen").read_text()) == (7, natively.stdout, seen), recorded,
+                   f"natively: {natively.stdout} and {seen}")
+        output = ctx.directory / trace.name
+        ctx.run(*start, ctx.options.redrive, "record", "-o", f"{trace}2", "--output", output, "--", *program, cwd=ctx.work)
+        ctx.expect("out\nerr\n" in output.read_text(), recorded, f"its file has only {output.read_text()}")
+    redrive_all(ctx, trace)
