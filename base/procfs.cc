@@ -1,7 +1,9 @@
 #include "base/procfs.h"
 
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +27,19 @@ std::vector<int> numbers_in(const std::string& directory) {
 }
 
 }  // namespace
+
+Result<void> check_procfs() {
+  std::error_code failure;
+  const std::string self = std::filesystem::read_symlink("/proc/self", failure).string();
+  if (self == std::to_string(getpid())) return {};
+  // In a namespace that /proc does not show, the link leads nowhere.
+  struct statfs mounted {};
+  constexpr decltype(mounted.f_type) kProcfs = PROC_SUPER_MAGIC;
+  if (failure && (statfs("/proc", &mounted) != 0 || mounted.f_type != kProcfs)) {
+    return Error{"/proc is not mounted; mount -t proc proc /proc"};
+  }
+  return Error{"/proc is not that of this PID namespace; mount -t proc proc /proc"};
+}
 
 std::string proc_path(pid_t pid, std::string_view name) { return fmt::format("/proc/{}/{}", pid, name); }
 

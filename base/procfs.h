@@ -10,7 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
+
 namespace redrive {
+
+// Whether /proc is there, and is that of our PID namespace (pid_namespaces(7)): in another one, a process's number is
+// that of somebody else.
+Result<void> check_procfs();
 
 // /proc/PID/NAME.
 std::string proc_path(pid_t pid, std::string_view name);

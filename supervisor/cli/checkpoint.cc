@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include "base/limits.h"
 #include "base/notice.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "supervisor/cli/checkpoint_export.h"
 #include "supervisor/cli/criu_export.h"
+#include "supervisor/cli/host.h"
 #include "supervisor/cli/session_text.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/cli/words.h"
@@ -96,7 +96,7 @@ class CheckpointCommand : public CommandWith<CheckpointOptions> {
 
   Result<int> run() override {
     if (!options_.directory.empty()) {
-      TRY(check_limits());
+      TRY(check_surroundings());
       return options_.format == CheckpointOptions::Format::criu ? export_images(options_) : export_checkpoint(options_);
     }
     ASSIGN_OR_RETURN(const SessionName session, find_session(options_.session));

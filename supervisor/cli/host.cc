@@ -13,6 +13,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/limits.h"
+#include "base/procfs.h"
 #include "base/units.h"
 #include "checkpoint/criu.h"
 #include "checkpoint/stub.h"
@@ -48,6 +50,11 @@ Check tracing() {
   std::string scope = "unknown";
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
   return {"ptrace of child processes", true, false, stub.error().message + " (yama ptrace_scope: " + scope + ")"};
+}
+
+Check process_files() {
+  const auto own = check_procfs();
+  return {"/proc of this PID namespace", true, static_cast<bool>(own), own ? "mounted" : own.error().message};
 }
 
 Check seccomp() {
@@ -115,17 +122,18 @@ Check criu() {
 
 }  // namespace
 
+Result<void> check_surroundings() {
+  TRY(check_limits());
+  return check_procfs();
+}
+
 Result<void> check_host(bool json) {
-  const ProcessorTraps found = traps();
-  const std::vector<Check> checks{kernel(),
-                                  tracing(),
-                                  seccomp(),
-                                  namespaces(),
-                                  descriptors(),
-                                  trapping("rdtsc", found.counter),
-                                  trapping("cpuid", found.cpuid),
-                                  debug_registers(),
-                                  criu()};
+  std::vector<Check> checks{kernel(), process_files()};
+  if (checks.back().ok) {  // without it, other processes would be taken for those that the checks start
+    const ProcessorTraps found = traps();
+    checks.insert(checks.end(), {tracing(), seccomp(), namespaces(), descriptors(), trapping("rdtsc", found.counter),
+                                 trapping("cpuid", found.cpuid), debug_registers(), criu()});
+  }
   bool can_record = true;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& check : checks) {

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include "base/limits.h"
 #include "base/notice.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "supervisor/cli/host.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/cli/words.h"
 #include "supervisor/live/revival.h"
@@ -71,7 +71,7 @@ class LiveCommand : public CommandWith<LiveOptions> {
   }
 
   Result<int> run() override {
-    TRY(check_limits());
+    TRY(check_surroundings());
     ASSIGN_OR_RETURN(const std::string directory, find_trace(options_.trace));
     ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
     RevivalOptions how;

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/limits.h"
 #include "base/notice.h"
 #include "base/parallel.h"
 #include "base/text.h"
@@ -18,6 +17,7 @@
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/cli/bound_keeping.h"
 #include "supervisor/cli/columns.h"
+#include "supervisor/cli/host.h"
 #include "supervisor/cli/progress.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/cli/words.h"
@@ -268,7 +268,7 @@ class PrepareCommand : public CommandWith<PrepareOptions> {
   }
 
   Result<int> run() override {
-    TRY(check_limits());
+    TRY(check_surroundings());
     options_.progress = isatty(STDERR_FILENO) != 0;
     return prepare(options_);
   }

@@ -23,7 +23,6 @@
 #include <sstream>
 #include <thread>
 
-#include "base/limits.h"
 #include "base/notice.h"
 #include "base/parallel.h"
 #include "base/text.h"
@@ -36,6 +35,7 @@
 #include "logstore/trace_additions.h"
 #include "logstore/trace_files.h"
 #include "supervisor/cli/bound_keeping.h"
+#include "supervisor/cli/host.h"
 #include "supervisor/cli/join_text.h"
 #include "supervisor/cli/recorded_session.h"
 #include "supervisor/cli/self_check.h"
@@ -465,7 +465,7 @@ Result<int> record_behind_guard(const RecordOptions& options) {
 }
 
 Result<int> record_behind_front(const RecordOptions& options) {
-  TRY(check_limits());
+  TRY(check_surroundings());
   if (options.pid) return record_behind_guard(options);
   ASSIGN_OR_RETURN(const Fd output, output_file(options));
   // Until the program starts, what is wrong is said where redrive was started.

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/limits.h"
 #include "base/mutex.h"
 #include "base/notice.h"
 #include "base/parallel.h"
@@ -17,6 +16,7 @@
 #include "checkpoint/criu_restore.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/cli/columns.h"
+#include "supervisor/cli/host.h"
 #include "supervisor/cli/progress.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/cli/time_of_day.h"
@@ -410,7 +410,7 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
   }
 
   Result<int> run() override {
-    TRY(check_limits());
+    TRY(check_surroundings());
     options_.progress = isatty(STDERR_FILENO) != 0;
     return replay(options_);
   }

@@ -4,7 +4,7 @@ import re
 import shutil
 import sys
 
-from harness import Failure, Skip, test, workload
+from harness import Failure, Skip, needs, test, workload
 from programs import job_of
 from redriving import is_root, record, redrive_all, take_away_surroundings, units
 
@@ -288,6 +288,23 @@ def names(ctx):
 @test("reports/check_host")
 def check_host(ctx):
     ctx.json("check", "--host")
+
+
+@test("reports/proc_of_others")
+def proc_of_others(ctx):
+    """In a PID namespace with the /proc of another one, numbers would be those of unrelated processes there: here, those of a namespace around it."""
+    needs("unshare", "mount")
+    inner = ("unshare", "-m", "-p", "-f", "--mount-proc", "--kill-child", "unshare", "-m", "-p", "-f", "--kill-child")
+    if ctx.run(*inner, "true").status:
+        raise Skip("this user may make no namespaces here")
+    for hidden, message in (("true", "is not that of this PID namespace"), ("mount -t tmpfs none /proc", "is not mounted")):
+        for words, status in ((("record", "-o", ctx.trace, "touch", "started"), 125), (("check", "--host"), 1)):
+            outcome = ctx.run(*inner, "sh", "-c", f'{hidden}; exec "$@"', "sh", ctx.options.redrive, *words, cwd=ctx.work)
+            ctx.expect_status(outcome, status)
+            ctx.expect(f"/proc {message}; mount -t proc proc /proc\n" in outcome.stdout + outcome.stderr, outcome, "does not say why")
+            ctx.expect(outcome.stderr.count("\n") == 1 and "ptrace of" not in outcome.stdout, outcome, "goes on")
+    if (ctx.work / "started").exists() or ctx.trace.exists():
+        raise Failure("something was recorded")
 
 
 @test("reports/setuid")
