@@ -129,7 +129,7 @@ Result<Step> CallReplay::leave(RedrivenThread& thread, EventIndex index, const E
   const std::array<uint64_t, 6> args = syscall_args(thread.regs);
   const SyscallRow* row = find_row(number, args);
   thread.stopped_at_syscall = false;
-  if (output_) output_->call_ends(thread.serial, event.result);
+  if (output_) TRY(output_->call_ends(thread.serial, event.result));
   if (event.registers) {  // of sigreturn, and of what would be executed here but was answered in the kernel's place
     if (!from_bytes(event.registers->general, thread.regs))
       return Error{"an event holds no registers", Status::damaged};

@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "base/result.h"
 #include "interceptors/syscall_table.h"
 #include "logstore/event.h"
 
@@ -14,8 +15,8 @@ class ShownOutput {
   // At a call's entry: what it is about to write is kept until its result says how much of it was written. `memory`:
   // the caller's, `read`: what the call reads of it.
   void call_begins(const Event& event, const SyscallRow& row, const std::vector<Span>& read, const Memory& memory);
-  // At the call's end.
-  void call_ends(ThreadSerial thread, int64_t result);
+  // At the call's end. Fails if it cannot be written to ours.
+  Result<void> call_ends(ThreadSerial thread, int64_t result);
 
  private:
   struct Pending {
