@@ -160,7 +160,7 @@ Result<void> fill_settings(Database& database, const Trace& trace) {
   TRY(insert("host", s.host));
   TRY(insert("started_unix_ns", s.started_unix_ns));
   TRY(insert("finished", trace.finished()));
-  TRY(insert("exit_status", trace.end().exit_status));
+  TRY(insert("exit_status", exit_status(trace)));
   TRY(insert("end_reason", trace.end().reason));
   TRY(insert("wall_s", trace.end().wall_s));
   return insert("skipped_checkpoints", trace.end().skipped_checkpoints);

@@ -428,6 +428,12 @@ Result<std::string> Trace::file_path(uint64_t file) const {
 
 const WallClock& wall_clock(const Trace& trace) { return trace.state().wall_clock; }
 
+std::optional<int32_t> exit_status(const Trace& trace) {
+  const RecordingEnd& end = trace.end();
+  if (!trace.finished() || end.reason == kGoesOn || end.reason == kLetGo) return std::nullopt;
+  return end.exit_status;
+}
+
 Result<void> used_copies_are_good(const Trace& trace) { return trace.state().used_copies.outcome(); }
 
 uint64_t stored_image_bytes(const Trace& trace) {

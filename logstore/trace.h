@@ -134,6 +134,10 @@ struct CriuImages {
   std::string first_error;  // of CRIU; empty if it had none
 };
 
+// Reasons of ends of recordings whose program has not ended: those that are known to others than the recorder.
+inline constexpr char kGoesOn[] = "goes on";
+inline constexpr char kLetGo[] = "let go";
+
 struct RecordingEnd {
   int32_t exit_status = 0;  // as `record` returns it
   std::string reason;       // "exited", "interrupted", ...
@@ -309,6 +313,9 @@ class Trace {
 
 // When the times of events and intervals were. Traces up to format 10 have no time of day: nothing is known then.
 const WallClock& wall_clock(const Trace& trace);
+
+// As `record` returned it; none if the program had not ended when the recording did.
+std::optional<int32_t> exit_status(const Trace& trace);
 
 // Of the images and their pages, on the disk.
 uint64_t stored_image_bytes(const Trace& trace);

@@ -47,11 +47,12 @@ struct Listed {
 
   const Trace& trace() const { return *opened.value(); }
   bool ended() const { return opened && trace().finished(); }
+  std::optional<int32_t> exit_status() const { return opened ? redrive::exit_status(trace()) : std::nullopt; }
 };
 
 bool matches(const Listed& listed, const ListOptions& options) {
   if (options.trace && fnmatch(options.trace->c_str(), listed.name.c_str(), 0) != 0) return false;
-  if (options.failed && !(listed.ended() && listed.trace().end().exit_status != 0)) return false;
+  if (options.failed && listed.exit_status().value_or(0) == 0) return false;
   if (!options.since) return true;
   const auto since = options.since->time_since_epoch();
   return std::chrono::nanoseconds(listed.started_unix_ns) >= since;
@@ -108,7 +109,8 @@ Json to_json(const Listed& listed) {
   row["duration_s"] = trace.end().wall_s;
   row["trace_bytes"] = trace.size_on_disk();
   row["state"] = state_of(trace);
-  row["exit_status"] = listed.ended() ? Json(trace.end().exit_status) : Json();
+  const auto status = listed.exit_status();
+  row["exit_status"] = status ? Json(*status) : Json();
   row["host"] = host_name(trace);
   row["bound_s"] = trace.settings().keeps_bound() ? Json(trace.settings().bound_s) : Json();
   const auto certificate = known_certificate(trace);
@@ -119,10 +121,11 @@ Json to_json(const Listed& listed) {
 std::vector<std::string> to_cells(const Listed& listed, bool utc) {
   if (!listed.opened) return {listed.name, "", "", "", "", "", "unreadable", "", listed.opened.error().message};
   const Trace& trace = listed.trace();
+  const auto status = listed.exit_status();
   return {listed.name,
           started_text(trace, utc),
           listed.ended() ? format_duration(trace.end().wall_s) : "-",
-          listed.ended() ? fmt::format("{}", trace.end().exit_status) : "-",
+          status ? fmt::format("{}", *status) : "-",
           format_size(trace.size_on_disk()),
           bound_text(trace),
           state_of(trace),

@@ -213,7 +213,7 @@ RecordingEnd Recorder::end_of_recording() const {
   RecordingEnd end;
   end.exit_status = program.shell_status();
   const bool interrupted = program.killed() && times_interrupted_by(program.signal) > 0;
-  end.reason = limits_.attached && !ends_.root_ended() ? "let go"
+  end.reason = limits_.attached && !ends_.root_ended() ? kLetGo
                : live_.was_stopped()                   ? "stopped"
                : interrupted                           ? "interrupted"
                : program.killed()                      ? "killed by a signal"

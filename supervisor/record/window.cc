@@ -92,7 +92,7 @@ void Window::finish_left() {
     messages_.keep_held([&](EventRef receiver) { return writer_.is_in_volume(volume.number, receiver); });
     writer_.close_volume(volume.number);
     RecordingEnd end;
-    end.reason = "goes on";
+    end.reason = kGoesOn;
     end.wall_s = std::chrono::duration<double>(now - started_).count();
     images_.finish(volume.number, end);
   }

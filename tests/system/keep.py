@@ -142,6 +142,8 @@ def snapshot(ctx):
         ctx.wait_until("the window is full", lambda: volumes(ctx.trace)[:1] > [2])
         made = ctx.traces / "snapshot"
         s.expect("root", "snapshot", "one", "-o", made)
+        if any(trace["exit_status"] is not None for trace in ctx.json("ls")["traces"]):
+            raise Failure("ls shows an exit status of a program that has not ended")
         if s.status("root", "one")["keep_s"] != 3:
             raise Failure("status does not say what is kept")
         s.expect("root", "snapshot", "one", "-o", made, status=1)  # it exists

@@ -164,6 +164,21 @@ TEST_CASE("a copy that is damaged is found while it is used") {
   CHECK_FALSE(used_copies_are_good(**trace));
 }
 
+TEST_CASE("there is an exit status only if the program has ended") {
+  for (const auto& [reason, status] : std::vector<std::pair<std::string, std::optional<int32_t>>>{
+           {"exited", 7}, {kGoesOn, std::nullopt}, {kLetGo, std::nullopt}, {"", std::nullopt}}) {
+    CAPTURE(reason);
+    MemoryStorage storage;
+    auto writer = TraceWriter::create("/t", sample::settings(), storage);
+    REQUIRE(writer);
+    RecordingEnd end = sample::recording_end();
+    end.reason = reason;
+    if (!reason.empty()) REQUIRE((*writer)->finish(end));
+    if (reason.empty()) REQUIRE((*writer)->flush());
+    CHECK(exit_status(*opened(storage)) == status);
+  }
+}
+
 TEST_CASE("a copy that was cut is refused as often as it is asked for") {
   MemoryStorage storage;
   make_sample(storage);
