@@ -72,7 +72,15 @@ Result<void> clear_away(const fs::path& doomed) {
   return {};
 }
 
-Result<fs::path> trace_directory(const std::string& text) {
+// Unlike a link that the user has made, `latest` stands for the trace that it leads to.
+bool is_own_link(const fs::path& found) {
+  std::error_code failure;
+  const bool latest = found.filename() == "latest" && fs::equivalent(found.parent_path(), trace_home(), failure);
+  return fs::is_symlink(found, failure) && !latest;
+}
+
+// What is to be removed: a trace, or a link to one.
+Result<fs::path> removed_path(const std::string& text) {
   const Result<std::string> found_trace = find_trace(text);
   if (!found_trace) {
     for (const fs::path& trace : {fs::path(text), fs::path(trace_home()) / text}) {
@@ -81,6 +89,8 @@ Result<fs::path> trace_directory(const std::string& text) {
     return found_trace.error();
   }
   const std::string& found = *found_trace;
+  const fs::path name = (fs::absolute(found) / "").parent_path();  // without slashes at its end, which follow links
+  if (is_own_link(name)) return name;
   std::error_code failure;
   const fs::path directory = fs::canonical(found, failure);
   if (failure) return Error{fmt::format("{}: {}", found, failure.message())};
@@ -111,7 +121,7 @@ Result<void> renew_latest() {
 Result<int> remove(const RemoveOptions& options) {
   std::vector<fs::path> directories;
   for (const auto& text : options.traces) {  // all or nothing
-    ASSIGN_OR_RETURN(const fs::path directory, trace_directory(text));
+    ASSIGN_OR_RETURN(const fs::path directory, removed_path(text));
     if (std::find(directories.begin(), directories.end(), directory) == directories.end())
       directories.push_back(directory);
   }
@@ -120,6 +130,11 @@ Result<int> remove(const RemoveOptions& options) {
   for (const auto& directory : directories) {
     if (is_being_removed(directory)) {
       TRY(clear_away(directory));
+      continue;
+    }
+    if (is_own_link(directory)) {
+      fs::remove(directory, failure);
+      if (failure) return Error{fmt::format("cannot remove {}: {}", directory.string(), failure.message())};
       continue;
     }
     // Rename the trace first: if we are interrupted, what is left is no longer a trace.
@@ -133,11 +148,12 @@ Result<int> remove(const RemoveOptions& options) {
   return 0;
 }
 
-constexpr CommandText kRemoveText{"rm",
-                                  "redrive rm TRACE ...",
-                                  "remove traces",
-                                  "If one of the arguments is not a trace, nothing is removed.\n",
-                                  {kGivenTraceWord}};
+constexpr CommandText kRemoveText{
+    "rm",
+    "redrive rm TRACE ...",
+    "remove traces",
+    "If one of the arguments is not a trace, or is still being recorded, nothing is removed.\n",
+    {kGivenTraceWord}};
 
 class RemoveCommand : public CommandWith<RemoveOptions> {
  public:

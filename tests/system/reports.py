@@ -283,8 +283,15 @@ def names(ctx):
     left = sorted(path.name for path in ctx.traces.iterdir() if path.is_dir() and not path.is_symlink())
     if left != found[1:]:
         raise Failure(f"rm {found[0]} leaves {left}")
-
-
+    elsewhere = ctx.directory / "elsewhere"
+    ctx.expect_status(ctx.redrive("record", "-o", elsewhere, "true", cwd=ctx.work), 0)
+    for name in ("mine", "mine/"):
+        (ctx.traces / "mine").symlink_to(elsewhere)
+        outcome = ctx.expect_status(ctx.redrive("rm", name), 0)
+        ctx.expect(elsewhere.exists() and not (ctx.traces / "mine").is_symlink(), outcome, "removes what a link leads to, or not the link")
+    ctx.expect_status(ctx.redrive("rm", "latest"), 0)
+    if (ctx.traces / found[1]).exists():
+        raise Failure("rm latest leaves the latest trace")
 @test("reports/check_host")
 def check_host(ctx):
     ctx.json("check", "--host")
