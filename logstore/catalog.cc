@@ -254,15 +254,17 @@ Result<BlockSums> sum_file(Storage& storage, const std::string& path, uint64_t s
   return sums;
 }
 
-// Whether there is a catalog of the trace as it is. An error if it is damaged.
-Result<bool> is_current(const Trace& trace) {
+enum class CatalogState { absent, changed, stale, current };
+
+Result<CatalogState> catalog_state(const Trace& trace) {
   Storage& storage = trace.storage();
   const std::string path = TraceFiles{trace.directory()}.catalog();
-  if (!storage.exists(path) || !storage.exists(sums_path(path))) return false;
-  ASSIGN_OR_RETURN(const BlockSums sums, read_sums(storage, path));
-  if (sums.stamp != stamp_of(trace)) return false;
-  TRY(verify_sums(storage, path, sums));
-  return true;
+  if (!storage.exists(path)) return CatalogState::absent;
+  const auto sums = read_sums(storage, path);
+  const Result<void> as_made = sums ? verify_sums(storage, path, *sums) : sums.error();
+  if (!as_made && as_made.error().status == Status::damaged) return CatalogState::changed;
+  TRY(as_made);
+  return sums->stamp == stamp_of(trace) ? CatalogState::current : CatalogState::stale;
 }
 
 // Makes the catalog and its sums, which are synced, under other names.
@@ -286,7 +288,7 @@ Result<void> build_catalog(const Trace& trace) {
   Storage& storage = trace.storage();
   const std::string place = TraceFiles{trace.directory()}.catalog(), path = temporary(place);
   const Fd turn = trace.state().lock_derived();
-  if (const auto made = is_current(trace); made && *made) return {};
+  if (const auto state = catalog_state(trace); state && *state == CatalogState::current) return {};
   if (auto written = write_catalog(trace, path); !written) {
     for (const auto& left : {path, sums_path(path)}) {
       if (storage.exists(left)) (void)static_cast<bool>(storage.remove(left));
@@ -299,9 +301,14 @@ Result<void> build_catalog(const Trace& trace) {
   return storage.rename(path, place);
 }
 
+Result<bool> is_catalog_changed(const Trace& trace) {
+  ASSIGN_OR_RETURN(const CatalogState state, catalog_state(trace));
+  return state == CatalogState::changed;
+}
+
 Result<std::string> catalog_path(const Trace& trace) {
-  ASSIGN_OR_RETURN(const bool current, is_current(trace));
-  if (!current) TRY(build_catalog(trace));
+  ASSIGN_OR_RETURN(const CatalogState state, catalog_state(trace));
+  if (state != CatalogState::current) TRY(build_catalog(trace));
   return TraceFiles{trace.directory()}.catalog();
 }
 

@@ -323,13 +323,15 @@ uint64_t stored_image_bytes(const Trace& trace);
 // Waits until all copies whose paths Trace::file_path has returned are verified. Status::damaged if one is not good.
 Result<void> used_copies_are_good(const Trace& trace);
 
-// Verifies every byte of every file of a trace. Returns all damage found, each as "FILE: offset N: what".
+// Verifies every byte of every file of a trace, except the catalog. Returns all damage found, each as "FILE: offset N:
+// what".
 std::vector<std::string> check_trace(const Trace& trace);
 
 // Makes catalog.sqlite anew from the segments. Schema: FORMAT.md, "Catalog".
 Result<void> build_catalog(const Trace& trace);
-// The path of the catalog, which is made first if it is absent or stale. Status::damaged if its bytes have changed
-// since it was made.
+// Whether somebody has changed it since.
+Result<bool> is_catalog_changed(const Trace& trace);
+// The path of the catalog, which is made first if it is absent, stale or changed.
 Result<std::string> catalog_path(const Trace& trace);
 // The catalog's schema in SQL: the documented one.
 const char* catalog_schema();

@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "logstore/block_sums.h"
 #include "logstore/certificate.h"
 #include "logstore/trace_state.h"
 
@@ -14,7 +13,7 @@ namespace {
 
 class Checker {
  public:
-  Checker(const Trace& trace, const TraceFiles& files) : trace_(trace), files_(files) {}
+  explicit Checker(const Trace& trace) : trace_(trace) {}
 
   template <typename T>
   bool note(const Result<T>& result) {
@@ -55,24 +54,12 @@ class Checker {
     note(trace_.for_each_event(unit, 0, trace_.event_count(unit), [](EventIndex, const Event&) { return true; }));
   }
 
-  // The catalog is derived: it may be absent or older than the trace, but if it is there, it must be intact.
-  void check_catalog() {
-    Storage& storage = trace_.storage();
-    const std::string path = files_.catalog();
-    if (!storage.exists(path)) return;
-    auto sums = read_sums(storage, path);
-    if (!note(sums)) return;
-    note(verify_sums(storage, path, *sums));
-  }
-
-  // The certificate is derived as well.
   void check_certificate() { note(kept_certificate(trace_)); }
 
   std::vector<std::string> take() { return std::move(found_); }
 
  private:
   const Trace& trace_;
-  const TraceFiles& files_;
   std::vector<std::string> found_;
 };
 
@@ -80,7 +67,7 @@ class Checker {
 
 std::vector<std::string> check_trace(const Trace& trace) {
   const Trace::State& state = trace.state();
-  Checker checker(trace, state.files);
+  Checker checker(trace);
   std::set<UnitId> damaged;
   for (const auto& volume : state.volumes) checker.check_volume(*volume, damaged);
   for (const auto& [unit, its] : state.shown) {
@@ -93,7 +80,6 @@ std::vector<std::string> check_trace(const Trace& trace) {
     if (is_new) copy->second = state.verify_copy(file);
     checker.note(copy->second);
   }
-  checker.check_catalog();
   checker.check_certificate();
   return checker.take();
 }

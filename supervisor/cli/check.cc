@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/notice.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "logstore/trace.h"
@@ -67,6 +68,8 @@ Result<int> check(const CheckOptions& options) {
   }
   const Trace& trace = *opened.value();
   auto damage = check_trace(trace);
+  ASSIGN_OR_RETURN(const bool catalog_changed, is_catalog_changed(trace));
+  if (catalog_changed) notice("catalog.sqlite was changed; redrive catalog makes it again");
   std::optional<Certificate> certificate;
   if (damage.empty()) {
     ASSIGN_OR_RETURN(certificate, kept_certificate(trace));

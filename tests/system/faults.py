@@ -1,5 +1,6 @@
 """Group faults: recordings with one planted fault. What is validly encoded must be reported as a divergence, what is not as damage with file and
 offset, and what merely ends early must be cut."""
+import contextlib
 import json
 import random
 import re
@@ -282,5 +283,13 @@ def catalog(ctx):
     ctx.expect_status(ctx.redrive("prepare", "--policy", "all", "--bound", "1s", ctx.trace), 0)
     if not agrees(rows())["logged_messages"]:
         raise Failure("no message is logged after prepare")
+    made = rows()
+    with contextlib.closing(sqlite3.connect(ctx.trace / "catalog.sqlite")) as database:
+        database.execute("CREATE INDEX mine ON messages(unit)")
+        database.commit()
+    outcome = ctx.expect_status(ctx.redrive("check", ctx.trace), 0)
+    ctx.expect("catalog.sqlite was changed" in outcome.stderr and "clean" in outcome.stdout, outcome, "does not say what was changed")
+    if rows() != made or ctx.redrive("check", ctx.trace).stderr:
+        raise Failure("the catalog is not made again")
     if list(ctx.trace.glob("*.tmp")):
         raise Failure("a temporary file is left")

@@ -86,6 +86,8 @@ void check_image(const Trace& trace, UnitId unit, IntervalIndex interval) {
   CHECK_EQ(read.size(), at);
 }
 
+bool is_of_catalog(const std::string& path) { return path.starts_with(kFiles.catalog()); }
+
 // Makes a record of the journal say something else, with a correct checksum.
 void replace_journal_header(Bytes& journal, uint32_t version) {
   std::memcpy(journal.data() + 8, &version, sizeof version);
@@ -301,6 +303,7 @@ TEST_CASE("one flipped bit in any file is reported with file and offset") {
   MemoryStorage storage;
   make_sample(storage);
   for (const auto& path : storage.all_files()) {
+    if (is_of_catalog(path)) continue;
     CAPTURE(path);
     const size_t size = storage.bytes(path).size();
     for (size_t at = 0; at < size; at += 1 + size / 100) {
@@ -316,6 +319,25 @@ TEST_CASE("one flipped bit in any file is reported with file and offset") {
       }
       REQUIRE_FALSE(found.empty());
       CHECK(found[0].starts_with(path + ": offset "));
+      storage.bytes(path)[at] ^= static_cast<uint8_t>(1 << (at % 8));
+    }
+  }
+}
+
+TEST_CASE("one flipped bit in the catalog or its sums is a change, and no damage") {
+  MemoryStorage storage;
+  make_sample(storage);
+  const auto trace = opened(storage);
+  CHECK_FALSE(*is_catalog_changed(*trace));
+  for (const auto& path : storage.all_files()) {
+    if (!is_of_catalog(path)) continue;
+    CAPTURE(path);
+    const size_t size = storage.bytes(path).size();
+    for (size_t at = 0; at < size; at += 1 + size / 100) {
+      CAPTURE(at);
+      storage.bytes(path)[at] ^= static_cast<uint8_t>(1 << (at % 8));
+      CHECK(*is_catalog_changed(*trace));
+      CHECK(check_trace(*trace).empty());
       storage.bytes(path)[at] ^= static_cast<uint8_t>(1 << (at % 8));
     }
   }
@@ -339,8 +361,8 @@ TEST_CASE("a finished trace that lost a file's end, or a file, is damaged") {
   MemoryStorage storage;
   make_sample(storage);
   for (const auto& path : storage.all_files()) {
-    // A journal without its end is that of a killed recorder; a catalog without sums counts as absent.
-    if (path == kFiles.journal()) continue;
+    // A journal without its end is that of a killed recorder.
+    if (path == kFiles.journal() || is_of_catalog(path)) continue;
     CAPTURE(path);
     const Bytes all = storage.bytes(path);
     for (const size_t size : {all.size() - 1, all.size() / 2, size_t{0}}) {
