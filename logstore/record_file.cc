@@ -105,9 +105,11 @@ Error damage(const std::string& file, uint64_t offset, const std::string& what) 
 }
 
 Error missing(Storage& storage, const std::string& file) {
-  const std::string volume = volume_of(file);
-  if (volume.empty() || storage.exists(volume)) return damage(file, 0, "file is missing");
-  return Error{volume + " is not kept any more (record --keep): read a snapshot of the recording (redrive snapshot)"};
+  const std::string directory = directory_of(file);
+  if (storage.exists(directory)) return damage(file, 0, "file is missing");
+  if (!is_volume(directory)) return Error{directory + " was removed meanwhile"};
+  return Error{directory +
+               " is not kept any more (record --keep): read a snapshot of the recording (redrive snapshot)"};
 }
 
 Compressor::Compressor(int level) : context_(ZSTD_createCCtx(), ZSTD_freeCCtx) {

@@ -74,7 +74,8 @@ enum class RecordType : uint8_t {
 
 // Damage at an offset in a file: "FILE: offset N: WHAT", Status::damaged.
 Error damage(const std::string& file, uint64_t offset, const std::string& what);
-// The error for a file that is not there: damage, unless a recorder has removed the volume in which it was.
+// The error for a file that is not there: damage, unless somebody has removed the trace, or a recorder the volume, in
+// which it was.
 Error missing(Storage& storage, const std::string& file);
 
 // A zstd context that one thread uses again and again.

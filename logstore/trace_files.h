@@ -65,11 +65,10 @@ inline bool is_volume(const std::filesystem::path& directory) {
   return directory.parent_path().filename() == "volumes" && parse_number(directory.filename().string());
 }
 
-// The volume in which a file of a trace lies; empty if the trace has none.
-inline std::string volume_of(const std::filesystem::path& file) {
+// The directory of the trace, or of the volume, in which a file lies.
+inline std::string directory_of(const std::filesystem::path& file) {
   const std::filesystem::path above = file.parent_path();
-  if (is_volume(above)) return above;
-  return is_volume(above.parent_path()) ? above.parent_path().string() : std::string();
+  return is_directory_of_trace(above.filename().string()) ? above.parent_path() : above;
 }
 
 // The suffix of a trace's directory while it is being removed. Such directories are not listed; another `rm` of the

@@ -378,6 +378,9 @@ TEST_CASE("a finished trace that lost a file's end, or a file, is damaged") {
   }
   REQUIRE(storage.remove(kFiles.segment(1)));
   CHECK_EQ(check_trace(*opened(storage))[0], "/t/events/1.seg: offset 0: file is missing");
+  const Error removed = missing(storage, "/gone/events/1.seg");
+  CHECK_EQ(removed.message, "/gone was removed meanwhile");
+  CHECK_EQ(removed.status, Status::failed);
 }
 
 TEST_CASE("settings with impossible times are damage") {
