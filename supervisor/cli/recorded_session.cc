@@ -5,6 +5,7 @@
 
 #include "base/notice.h"
 #include "base/units.h"
+#include "supervisor/record/front/front.h"
 #include "supervisor/service/drop_in.h"
 #include "supervisor/session/session_client.h"
 
@@ -85,6 +86,7 @@ void RecordedSession::ended() {
 
 Result<SessionStatus> RecordedSession::status() {
   const Lock lock(mutex_);
+  status_.signals_to = has_front() ? static_cast<uint32_t>(front_process()) : status_.recorder;
   if (!recorder_) return status_;
   const auto now = recorder_->live().state();
   if (!now) return status_;

@@ -32,6 +32,7 @@ nlohmann::ordered_json to_json(const SessionStatus& status) {
           {"state", status.state},
           {"recorder", status.recorder},
           {"program", status.program},
+          {"signals_to", status.signals_to},
           {"command", status.command},
           {"trace", status.trace},
           {"started_unix_s", static_cast<double>(status.started_unix_us) * 1e-6},

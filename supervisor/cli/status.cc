@@ -30,6 +30,7 @@ Result<int> show(const SessionName& session, const SessionStatusOptions& options
   line("age", format_duration(age_s(status)));
   line("program", fmt::format("process {}", status.program));
   line("recorder", fmt::format("process {}", status.recorder));
+  line("signals", fmt::format("to process {}", status.signals_to));
   line("alive",
        fmt::format("{} in {}", status.processes == 1 ? "1 process" : fmt::format("{} processes", status.processes),
                    counted(status.units, "unit")));

@@ -112,6 +112,7 @@ int read_value(sd_bus_message* message, const std::string& key, SessionStatus& s
   if (key == "User") return basic("u", &status.user);
   if (key == "Recorder") return basic("u", &status.recorder);
   if (key == "Program") return basic("u", &status.program);
+  if (key == "SignalsTo") return basic("u", &status.signals_to);
   if (key == "State") return text("s", status.state, read_text);
   if (key == "Command") return text("as", status.command, read_words);
   if (key == "Trace") return text("s", status.trace, read_text);
@@ -135,6 +136,7 @@ Result<void> append(sd_bus_message* message, const SessionStatus& status) {
   entries.add("User", "u", &status.user);
   entries.add("Recorder", "u", &status.recorder);
   entries.add("Program", "u", &status.program);
+  entries.add("SignalsTo", "u", &status.signals_to);
   entries.add("State", status.state);
   entries.add("Command", status.command);
   entries.add("Trace", status.trace);

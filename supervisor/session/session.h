@@ -28,6 +28,7 @@ struct SessionStatus {
   std::string name;
   uint32_t user = 0;
   uint32_t recorder = 0, program = 0;  // processes
+  uint32_t signals_to = 0;             // the process that takes signals for the program
   std::string state;                   // "recording", "stopping" or "finishing"
   std::vector<std::string> command;
   std::string trace;
