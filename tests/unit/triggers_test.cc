@@ -30,8 +30,10 @@ TEST_CASE("triggers are written as the manual says") {
   CHECK_EQ(parsed("killed=SIGTERM").number, SIGTERM);
   CHECK_EQ(parsed("signal=12").number, 12);
   CHECK_EQ(parsed("reply>200ms").longest_ns, 200 * kMs);
-  for (const char* wrong : {"", "exit", "exit=", "exit=256", "exit=-1", "killed=", "killed=NOTHING", "killed=0",
-                            "signal=99", "file=", "writes=", "writes=[a", "reply>", "reply>200", "reply=1s", "Crash"}) {
+  for (const char* wrong :
+       {"",         "exit",      "exit=",       "exit=256",    "exit=-1",     "killed=",  "killed=NOTHING",
+        "killed=0", "signal=99", "signal=KILL", "signal=STOP", "signal=SEGV", "reply>0s", "file=",
+        "writes=",  "writes=[a", "reply>",      "reply>200",   "reply=1s",    "Crash"}) {
     CAPTURE(wrong);
     CHECK_FALSE(parse_trigger(wrong));
   }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "supervisor/record/front/interrupts.h"
 #include "supervisor/record/kernel/tracer.h"
 
 namespace redrive {
@@ -107,6 +108,10 @@ Result<Trigger> parse_trigger(const std::string& text) {
   } else if (const auto signal = after("signal=")) {
     trigger.kind = Trigger::Kind::signal;
     number = signal_in(*signal);
+    if (number && !is_for_program(*number)) {
+      return Error{fmt::format("'{}' cannot happen: redrive takes no {}", text, name_of_signal(*number)),
+                   Status::usage};
+    }
   } else if (const auto path = after("file=")) {
     trigger.kind = Trigger::Kind::file;
     trigger.path = *path;
@@ -115,6 +120,7 @@ Result<Trigger> parse_trigger(const std::string& text) {
     trigger.kind = Trigger::Kind::reply;
     ASSIGN_OR_RETURN(const double longest_s, parse_duration(*duration));
     trigger.longest_ns = nanoseconds(longest_s);
+    if (trigger.longest_ns == 0) return wrong;
   } else if (const auto pattern = after("writes=")) {
     trigger.kind = Trigger::Kind::writes;
     if (pattern->empty()) return wrong;
@@ -132,7 +138,7 @@ Triggers::Triggers(std::vector<Trigger> triggers, const EventTime& now) : trigge
     was_there_.push_back(trigger.kind == Trigger::Kind::file && is_there(trigger.path));
     watches_writes_ |= trigger.kind == Trigger::Kind::writes;
     if (trigger.kind != Trigger::Kind::reply) continue;
-    longest_ns_ = longest_ns_ ? std::min(longest_ns_, trigger.longest_ns) : std::max<uint64_t>(trigger.longest_ns, 1);
+    longest_ns_ = longest_ns_ ? std::min(longest_ns_, trigger.longest_ns) : trigger.longest_ns;
   }
 }
 
