@@ -9,25 +9,57 @@
 
 namespace redrive {
 
+namespace {
+
+struct Character {
+  char32_t code = 0;
+  size_t size = 0;
+};
+
+// The character in UTF-8 that the text begins with; none if it does not begin with one.
+std::optional<Character> first_character(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x80) return Character{byte(0), 1};
+  const size_t size = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : byte(0) >= 0xc2 ? 2 : 0;
+  if (size == 0 || byte(0) > 0xf4 || text.size() < size) return std::nullopt;
+  char32_t code = byte(0) & (0x7f >> size);
+  for (size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return std::nullopt;
+    code = code << 6 | (byte(i) & 0x3f);
+  }
+  constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  if (code < kLeast[size] || code > 0x10ffff || surrogate) return std::nullopt;
+  return Character{code, size};
+}
+
+// Of the second set of control characters, or one that changes the direction in which others are shown.
+bool disturbs(char32_t code) {
+  return (code >= 0x80 && code < 0xa0) || code == 0x200e || code == 0x200f || (code >= 0x202a && code <= 0x202e) ||
+         (code >= 0x2066 && code <= 0x2069);
+}
+
+}  // namespace
+
 std::string printable(std::string_view text) {
   std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
+  while (!text.empty()) {
+    const char c = text[0];
     const auto byte = static_cast<unsigned char>(c);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
-    const bool second_set = byte == 0xc2 && next >= 0x80 && next < 0xa0;  // U+0080 to U+009F, in UTF-8
-    if (second_set) {
-      out += fmt::format("\\u{:04x}", next);
-      ++i;
-    } else if (c == '\n') {
+    const auto character = first_character(text);
+    const size_t size = character ? character->size : 1;
+    if (c == '\n') {
       out += "\\n";
     } else if (c == '\t') {
       out += "\\t";
-    } else if (byte < 0x20 || byte == 0x7f) {
+    } else if (!character || byte < 0x20 || byte == 0x7f) {
       out += fmt::format("\\x{:02x}", byte);
+    } else if (disturbs(character->code)) {
+      out += fmt::format("\\u{:04x}", static_cast<uint32_t>(character->code));
     } else {
-      out += c;
+      out += text.substr(0, size);
     }
+    text.remove_prefix(size);
   }
   return out;
 }

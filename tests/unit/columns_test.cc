@@ -10,7 +10,11 @@ TEST_CASE("control characters are shown, not sent to the terminal") {
   CHECK(printable("a\x1b[31mb\x07\x7f") == "a\\x1b[31mb\\x07\\x7f");
   CHECK(printable("a\nb\tc") == "a\\nb\\tc");
   CHECK(printable("\xc2\x9b[31m") == "\\u009b[31m");
-  CHECK(printable("\xc2\xa0\xc3\xa9\xc2") == "\xc2\xa0\xc3\xa9\xc2");
+  CHECK(printable("\xc2\xa0\xc3\xa9\xf0\x9f\x98\x80") == "\xc2\xa0\xc3\xa9\xf0\x9f\x98\x80");
+  CHECK(printable("a\x9b[31m\xc2") == "a\\x9b[31m\\xc2");
+  CHECK(printable("\xe0\x82\x9b\xed\xa0\x80\xf4\x90\x80\x80") ==
+        "\\xe0\\x82\\x9b\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80");  // too long, a surrogate, none
+  CHECK(printable("\u202etxt\u2066\u200f") == "\\u202etxt\\u2066\\u200f");
   CHECK(printable(printable("\x1b")) == printable("\x1b"));
   CHECK(printable_lines("a\x1b\nb\n\nc") == "a\\x1b\nb\n\nc");
   CHECK(printable_lines("") == "");
