@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -24,7 +25,8 @@ struct Limit {
   const char* unit_name;
   rlimit inherited{RLIM_INFINITY, RLIM_INFINITY};
 };
-// The stack's limit is not among them: the kernel lays out a program's memory by it.
+// The stack's limit is not among them: the kernel lays out a program's memory by it, so it is not raised.
+constexpr rlim_t kKiB = 1 << 10, kLeastStack = 256 * kKiB;
 std::array<Limit, 8> limits{{{RLIMIT_NOFILE, "open files", "n", 64, 1, ""},
                              {RLIMIT_FSIZE, "the size of files", "f", kMiB, kMiB, " MiB"},
                              {RLIMIT_AS, "address space", "v", 256 * kMiB, kMiB, " MiB"},
@@ -41,6 +43,10 @@ rlim_t most(__rlimit_resource resource) {
   return most;
 }
 
+// Does nothing, but a write that makes a file too large fails (EFBIG) instead of ending redrive. Programs that are
+// executed do not inherit it.
+void ignore_too_large(int) {}
+
 }  // namespace
 
 void lift_limits() {
@@ -50,6 +56,11 @@ void lift_limits() {
     const rlimit lifted{highest, highest}, soft{hard, hard};
     // Only a privileged process may raise the hard limit.
     if (setrlimit(limit.resource, &lifted) != 0) setrlimit(limit.resource, &soft);
+  }
+  struct sigaction too_large {};
+  if (sigaction(SIGXFSZ, nullptr, &too_large) == 0 && too_large.sa_handler == SIG_DFL) {
+    too_large.sa_handler = ignore_too_large;
+    sigaction(SIGXFSZ, &too_large, nullptr);
   }
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return;
@@ -64,6 +75,10 @@ Result<void> check_limits() {
     return Error{fmt::format(
         "the limit of {}, {}{}, is too low: redrive itself needs {}{}, and may not raise it (ulimit -H{})", limit.name,
         now.rlim_cur / limit.unit, limit.unit_name, limit.least / limit.unit, limit.unit_name, limit.option)};
+  }
+  if (rlimit stack{}; getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < kLeastStack) {
+    return Error{fmt::format("the limit of the stack, {} KiB, is too low: redrive itself needs {} KiB (ulimit -s)",
+                             stack.rlim_cur / kKiB, kLeastStack / kKiB)};
   }
   return {};
 }

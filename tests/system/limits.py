@@ -4,7 +4,7 @@ import os
 import pathlib
 import re
 
-from harness import Skip, test, workload
+from harness import Failure, Skip, test, workload
 from redriving import check_report, units
 
 CAP_SYS_RESOURCE = 24
@@ -64,6 +64,30 @@ for name, (limit, words) in {
         ctx.expect_status(outcome, 125)
         ctx.expect(outcome.stderr.count("\n") == 1 and re.search(words, outcome.stderr), outcome, "does not say what it lacks")
         ctx.expect(not (ctx.work / "started").exists() and not ctx.trace.exists(), outcome, "leaves something behind")
+
+
+@test("limits/stack")
+def stack(ctx):
+    """The limit of the stack is the program's, so it is not raised; what is too low for redrive is refused before anything is done."""
+    for command in (("record", "-o", ctx.trace, "--", "touch", "started"), ("replay", "--all", ctx.trace)):
+        outcome = ctx.run(*within(["-s 64"], ctx.options.redrive, *command), cwd=ctx.work)
+        ctx.expect_status(outcome, 125 if command[0] == "record" else 1)
+        ctx.expect(outcome.stderr.count("\n") == 1 and "the stack, 64 KiB," in outcome.stderr, outcome, "does not say what it lacks")
+    if (ctx.work / "started").exists() or ctx.trace.exists():
+        raise Failure("leaves something behind")
+    for command in (("record", "-o", ctx.trace, "--", "sh", "-c", "seq 10 | sort"), ("replay", "--all", "--verify", ctx.trace)):
+        ctx.expect_status(ctx.run(*within(["-s 256"], ctx.options.redrive, *command), cwd=ctx.work), 0)
+
+
+@test("limits/size_of_catalog")
+def size_of_catalog(ctx):
+    """A command that writes a file that is too large says so, and is not killed."""
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "sh", "-c", "seq 10 | sort"), 0)
+    unprivileged = ["setpriv", "--bounding-set=-sys_resource"] if may_raise_hard_limits() else []
+    outcome = ctx.expect_status(ctx.run(*unprivileged, *within(["-f 10"], ctx.options.redrive, "catalog", ctx.trace)), 1)
+    ctx.expect(outcome.stderr.count("\n") == 1, outcome, "does not say what is wrong")
+    if list(ctx.trace.glob("catalog*")):
+        raise Failure("a part of the catalog is left")
 
 
 @contextlib.contextmanager
