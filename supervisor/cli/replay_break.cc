@@ -107,7 +107,8 @@ class Session {
   std::unique_ptr<ReplayTier> tier_;
   std::unique_ptr<RestoreEngine> engine_;
   std::unique_ptr<JointReplay> replay_;
-  bool over_ = false;  // nothing is left to inspect
+  bool over_ = false;    // nothing is left to inspect
+  bool failed_ = false;  // a command of a script
 };
 
 Result<void> Session::prepare() {
@@ -336,7 +337,7 @@ int Session::status() const {
     const auto& outcome = replay_->outcome(i);
     if (outcome && *outcome && (*outcome)->divergence) return static_cast<int>(Status::divergence);
   }
-  return 0;
+  return static_cast<int>(failed_ ? Status::failed : Status::ok);
 }
 
 void Session::inspect() {
@@ -349,7 +350,9 @@ void Session::inspect() {
     const std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
     if (words.empty()) continue;
     const auto obeyed = obey(words);
-    if (!obeyed) notice("{}", obeyed.error().message);
+    if (obeyed) continue;
+    notice("{}", obeyed.error().message);
+    failed_ |= !terminal;
   }
 }
 

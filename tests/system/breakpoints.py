@@ -229,7 +229,7 @@ def inspect(ctx):
     ctx.expect(len(at_later) == 2, outcome, "does not stand twice where it was told to go")
     ctx.expect("ok" in lines[-1], outcome, "does not say how it ended")
     ctx.expect(not outcome.stderr, outcome, "complains")
-    outcome = inspected(ctx, f"1@{first['event']}", "nonsense\nregs 99\nx 1 0 8\nx 1 nowhere 8\ngo 1@0\ngo 1@999999\nregs 1.7\nquit\nunits\n")
+    outcome = inspected(ctx, f"1@{first['event']}", "nonsense\nregs 99\nx 1 0 8\nx 1 nowhere 8\ngo 1@0\ngo 1@999999\nregs 1.7\nquit\nunits\n", status=1)
     ctx.expect(len(outcome.stderr.splitlines()) == 7 and all(line.startswith("redrive: ") for line in outcome.stderr.splitlines()),
                outcome, "does not have a line for each mistake")
 
