@@ -333,6 +333,11 @@ std::unique_ptr<GateArena> make_arena(const RecordOptions& options) {
   return nullptr;
 }
 
+// A trace that is not `latest` can be asked for by its name.
+void make_latest(const std::string& directory) {
+  if (const auto linked = set_latest(directory); !linked) notice("{}", linked.error().message);
+}
+
 // Runs in the process that stand_in_front() or guard_recorder() has made the recorder.
 Result<int> record(const RecordOptions& options, const Fd& output) {
   // By default each thread has memory of its own for what it allocates (malloc(3), arenas). What is allocated in one
@@ -376,7 +381,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
   settings.started_unix_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   ASSIGN_OR_RETURN(auto writer, TraceWriter::create(directory, settings, disk(), cache.get(), options.keeps_window()));
-  if (options.directory.empty() && !options.pid) TRY(set_latest(directory));
+  if (options.directory.empty() && !options.pid) make_latest(directory);
   name_lock = Fd();  // from now on others may create traces
 
   std::vector<const TransportVariable*> asked;
@@ -411,7 +416,7 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
         discard(*writer, directory);
         return attached.error();
       }
-      if (options.directory.empty()) TRY(set_latest(directory));
+      if (options.directory.empty()) make_latest(directory);
     } else {
       personality(ADDR_NO_RANDOMIZE);
       TRY(recorder.launch(program, options.command, filter));

@@ -730,6 +730,15 @@ def linked_volumes(ctx):
     check_trace(ctx, made)
 
 
+@test("bad_input/latest_is_a_directory")
+def latest_is_a_directory(ctx):
+    """A link that cannot be made keeps nothing from being recorded."""
+    (ctx.traces / "latest").mkdir()
+    outcome = ctx.expect_status(ctx.redrive("record", "--", "sh", "-c", "echo out; exit 3", cwd=ctx.work), 3)
+    ctx.expect(outcome.stdout == "out\n" and outcome.stderr.count("\n") == 1 and "latest" in outcome.stderr, outcome, "does not say what is wrong")
+    check_trace(ctx, ctx.traces / "sh-1")
+
+
 @test("bad_input/completions")
 def completions(ctx):
     """Names of traces and units, whatever they are, are words for the shell that completes them: it executes nothing."""
