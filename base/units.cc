@@ -77,6 +77,12 @@ std::string format_size(uint64_t bytes) {
   return three_digits(value) + " " + kPrefixes[prefix];
 }
 
+bool is_in_calendar(const std::tm& day) {
+  std::tm noon{};
+  noon.tm_year = day.tm_year, noon.tm_mon = day.tm_mon, noon.tm_mday = day.tm_mday, noon.tm_hour = 12;
+  return timegm(&noon) != -1 && noon.tm_mday == day.tm_mday;
+}
+
 // A field that a format leaves out is taken from midnight of the current day.
 Result<std::chrono::system_clock::time_point> parse_time(const std::string& text,
                                                          std::chrono::system_clock::time_point now) {
@@ -108,7 +114,7 @@ Result<std::chrono::system_clock::time_point> parse_time(const std::string& text
   for (const char* format : {"%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%H:%M", "%H:%M:%S"}) {
     std::tm local = midnight;
     const char* end = strptime(text.c_str(), format, &local);
-    if (end && *end == '\0') return at(local);
+    if (end && *end == '\0') return is_in_calendar(local) ? at(local) : wrong();
   }
   return wrong();
 }

@@ -21,6 +21,7 @@ Result<uint64_t> parse_size(std::string_view text);
 
 // A point in time: a duration ago ("2h"), a day ("today", "yesterday", "2026-11-22") or a time of the local clock
 // ("2026-11-22 18:30", "18:30:05").
+bool is_in_calendar(const std::tm& day);  // false for February 30
 Result<std::chrono::system_clock::time_point> parse_time(const std::string& text,
                                                          std::chrono::system_clock::time_point now);
 

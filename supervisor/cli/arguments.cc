@@ -109,15 +109,18 @@ std::vector<OptionDescription> Arguments::describe() const {
   return options;
 }
 
+bool Arguments::takes_value(const std::string& option) const {
+  const CLI::Option* const found = app_.get_option_no_throw(option);
+  return found != nullptr && found->get_items_expected_max() > 0;
+}
+
 // CLI11 would take a misspelt option for the first of these words.
 void Arguments::cut_rest(std::vector<std::string>& words) const {
   if (!rest_) return;
   const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
   auto at = words.begin() + 1;
   while (at != words.end() && is_option(*at) && *at != "--") {
-    const CLI::Option* option = app_.get_option_no_throw(*at);
-    const bool has_value = option != nullptr && option->get_items_expected_max() > 0;
-    at += has_value && at + 1 != words.end() ? 2 : 1;
+    at += takes_value(*at) && at + 1 != words.end() ? 2 : 1;
   }
   rest_->assign(at, words.end());
   words.erase(at, words.end());

@@ -69,6 +69,7 @@ class Arguments {
   // For the parser.
 
   std::vector<OptionDescription> describe() const;
+  bool takes_value(const std::string& option) const;  // false if there is none of this name
   // Removes the words for rest() from `words`, which begin with the command's name.
   void cut_rest(std::vector<std::string>& words) const;
 

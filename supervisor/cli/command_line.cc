@@ -124,14 +124,22 @@ Parser::Parser(const std::string& name) {
 bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
 
 // Says which word is empty, as one of a variable that is not set is; nothing if none is.
-std::optional<std::string> empty_word(const std::vector<std::string>& words) {
+std::optional<std::string> empty_word(const std::vector<std::string>& words, const Arguments& arguments) {
   for (size_t i = 1; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word.starts_with("--") && word.ends_with('=')) return word.substr(0, word.size() - 1) + ": its value is empty";
     if (!word.empty()) continue;
-    return is_option(words[i - 1]) ? words[i - 1] + ": its value is empty" : "an argument is empty";
+    return arguments.takes_value(words[i - 1]) ? words[i - 1] + ": its value is empty" : "an argument is empty";
   }
   return {};
+}
+
+// Of an option that was given without its value, or too often.
+std::string text_of(const CLI::ArgumentMismatch& mismatch, const CLI::App& app) {
+  const std::string text = mismatch.what();  // "-o: 1 required DIR missing"
+  const std::string name = text.substr(0, text.find(':'));
+  const CLI::Option* const option = app.get_option_no_throw(name);
+  return name + (option && option->count() > 0 ? ": give it once" : ": its value is missing");
 }
 
 std::unique_ptr<Command> print(std::string text) { return std::make_unique<PrintCommand>(std::move(text)); }
@@ -154,7 +162,7 @@ Result<std::unique_ptr<Command>> Parser::parse(std::vector<std::string> words) {
                  Status::usage};
   } else {
     entry->arguments.cut_rest(words);
-    if (const auto empty = empty_word(words)) return usage_error(name, *empty);
+    if (const auto empty = empty_word(words, entry->arguments)) return usage_error(name, *empty);
   }
 
   std::reverse(words.begin(), words.end());  // in the order that CLI11 expects
@@ -167,6 +175,8 @@ Result<std::unique_ptr<Command>> Parser::parse(std::vector<std::string> words) {
   } catch (const CLI::ExtrasError& error) {
     const std::string text = error.what();  // "The following argument was not expected: --x"
     return usage_error(name, fmt::format("unknown option '{}'", text.substr(text.find(": ") + 2)));
+  } catch (const CLI::ArgumentMismatch& error) {
+    return usage_error(name, text_of(error, *app_.get_subcommand(name)));
   } catch (const CLI::ParseError& error) {
     return usage_error(name, error.what());
   }

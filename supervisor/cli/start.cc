@@ -24,6 +24,7 @@
 #include "supervisor/cli/command_line.h"
 #include "supervisor/cli/record.h"
 #include "supervisor/cli/session_text.h"
+#include "supervisor/record/front/exit_status.h"
 
 namespace redrive {
 namespace {
@@ -74,8 +75,12 @@ Result<int> wait_for_session(pid_t recorder, const StartOptions& options, const 
     int ended = 0;
     if (waitpid(recorder, &ended, WNOHANG) == recorder) {
       if (WIFEXITED(ended)) {
-        notice("session '{}' has ended already, with status {}", options.name, WEXITSTATUS(ended));
-        return WEXITSTATUS(ended);
+        const Status status{WEXITSTATUS(ended)};
+        const bool has_said_why = status == kCannotRecord || status == kCannotExecute || status == kNotFound;
+        if (!has_said_why) {
+          notice("session '{}' has ended already, with status {}", options.name, static_cast<int>(status));
+        }
+        return static_cast<int>(status);
       }
       return Error{fmt::format("the recorder was ended by signal {}", WTERMSIG(ended))};
     }

@@ -90,6 +90,7 @@ std::optional<int64_t> parse_clock(const std::string& text, bool utc, int64_t en
   std::tm fields = midnight;
   const char* rest = strptime(text.c_str(), "%Y-%m-%d", &fields);
   const bool day = rest != nullptr;
+  if (day && !is_in_calendar(fields)) return std::nullopt;
   if (!day) fields = midnight;
   std::optional<int64_t> zone_s;
   int64_t fraction = 0;

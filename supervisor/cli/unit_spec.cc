@@ -79,15 +79,13 @@ std::optional<uint64_t> parse_hexadecimal(std::string_view text) {
   return value;
 }
 
-}  // namespace
-
-Result<MemorySpec> parse_memory_spec(const std::string& unit, const std::string& address, const std::string& length) {
+// `text`: what was given, in this form.
+Result<MemorySpec> memory_spec(const std::string& unit, const std::string& address, const std::string& length,
+                               const std::string& text, const char* form) {
   const auto first = parse_hexadecimal(address);
   const auto size = parse_hexadecimal(length);
   if (unit.empty() || !first || !size) {
-    return Error{fmt::format("'{}:{}+{}' does not name memory: write UNIT:ADDRESS+LENGTH, such as 3:0x404000+64", unit,
-                             address, length),
-                 Status::usage};
+    return Error{fmt::format("'{}' does not name memory: write {}", text, form), Status::usage};
   }
   if (*size == 0 || *size > kMaxShownMemory) {
     return Error{fmt::format("cannot show {} bytes: choose 1 to {}", *size, kMaxShownMemory), Status::usage};
@@ -95,11 +93,18 @@ Result<MemorySpec> parse_memory_spec(const std::string& unit, const std::string&
   return MemorySpec{unit, *first, *size};
 }
 
+}  // namespace
+
+Result<MemorySpec> parse_memory_spec(const std::string& unit, const std::string& address, const std::string& length) {
+  return memory_spec(unit, address, length, fmt::format("{} {} {}", unit, address, length), "UNIT ADDRESS LENGTH");
+}
+
 Result<MemorySpec> parse_memory_spec(const std::string& text) {
   const std::string unit = text.substr(0, text.rfind(':'));
   const std::string range = text.substr(std::min(unit.size() + 1, text.size()));
   const std::string address = range.substr(0, range.find('+'));
-  return parse_memory_spec(unit, address, range.substr(std::min(address.size() + 1, range.size())));
+  const std::string length = range.substr(std::min(address.size() + 1, range.size()));
+  return memory_spec(unit, address, length, text, "UNIT:ADDRESS+LENGTH, such as 3:0x404000+64");
 }
 
 Result<Selection> select(const Trace& trace, const UnitSpec& spec) {

@@ -180,7 +180,8 @@ def control(ctx):
         outcome = ctx.run("sh", "-c", f"{ctx.options.redrive} start two -- sleep 1000 2>&1 | cat; {ctx.options.redrive} stop two", env=s.env, timeout_s=30)
         ctx.expect(outcome.stdout.count("\n") == 2 and "status 143" in outcome.stdout, outcome, "does not let go of its output")
         s.expect("root", "start", "one", "--", "true", status=1)  # the name is taken
-        s.expect("root", "start", "two", "--", "/nonexistent", status=127)
+        outcome = s.expect("root", "start", "two", "--", "/nonexistent", status=127)
+        ctx.expect(outcome.stderr.count("\n") == 1, outcome, "says more than what is wrong")
         s.expect("root", "start", "-x", "--", "true", status=2)
         s.expect("root", "start", "two", "--bound", "1", "--", "true", status=2)
         for command in ("status", "checkpoint", "follow", "stop"):

@@ -287,7 +287,7 @@ TEST_CASE("times are given as durations, days or clock times") {
   CHECK_EQ(at("yesterday"), 1'795'305'600 - 86400);
   CHECK_EQ(at("2026-11-21 01:02"), 1'795'305'600 - 86400 + 3720);
   CHECK_EQ(at("18:30:05"), 1'795'305'600 + 66605);
-  for (const char* wrong : {"", "soon", "2026-13-01", "2026-11-22x", "25:00"}) {
+  for (const char* wrong : {"", "soon", "2026-13-01", "2026-02-30", "2026-11-31 10:00", "2026-11-22x", "25:00"}) {
     CAPTURE(wrong);
     CHECK_FALSE(parse_time(wrong, now));
   }
@@ -481,6 +481,17 @@ TEST_CASE("service takes a unit, and then options of record") {
   check_usage_error({"service", "enable", "/a/b.service"}, "path");
   check_usage_error({"service", "enable", "x", "ls"}, "ls");
   check_usage_error({"service", "enable", "x", "-o", "dir"}, "-o");
+}
+
+TEST_CASE("what is wrong with an option is said in whole words, of what was typed") {
+  check_usage_error({"replay", "--all", ""}, "an argument is empty");
+  check_usage_error({"rm", "--", ""}, "an argument is empty");
+  check_usage_error({"ls", "-n", "1", "-n", "2"}, "-n: give it once");
+  check_usage_error({"snapshot", "one", "-o"}, "-o: its value is missing");
+  check_usage_error({"replay", "--break", "1@2", "--memory", "sh"}, "'sh' does not name memory");
+  check_usage_error({"dump", "--since", "2026-02-30 00:00"}, "is not a time");
+  check_usage_error({"dump", "--since", "2026-02-30"}, "is not a time");
+  CHECK(parse_command_line({"dump", "--since", "2028-02-29 00:00"}));
 }
 
 }  // namespace redrive::command_line_test
