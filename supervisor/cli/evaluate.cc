@@ -24,6 +24,11 @@ namespace redrive {
 
 namespace {
 
+bool is_evaluated(const PolicyInfo& policy, const EvaluateOptions& options) {
+  const auto& names = options.policies;
+  return names.empty() || std::find(names.begin(), names.end(), policy.name) != names.end();
+}
+
 using Json = nlohmann::ordered_json;
 
 // What is evaluated, and the parameters of its recording.
@@ -242,8 +247,7 @@ class Sweep {
 
   Result<std::vector<Row>> run() {
     for (const auto& policy : policies()) {
-      const auto& names = options_.policies;
-      if (!names.empty() && std::find(names.begin(), names.end(), policy.name) == names.end()) continue;
+      if (!is_evaluated(policy, options_)) continue;
       row_.policy = &policy;
       for_each_value(options_.checkpoint_period_s, row_.parameters.checkpoint_period_ns, nanoseconds, [this] {
         for_each_value(options_.skew_s, row_.placement.skew_ns, nanoseconds, [this] { sweep_limits(); });
@@ -502,9 +506,19 @@ class EvaluateCommand : public CommandWith<EvaluateOptions> {
     options_.jobs = processor_count();
     if (!synthetic_.pattern.empty()) {
       if (arguments.has_words()) return usage("--synthetic takes no TRACE");
+      if (options_.measure) return usage("--measure needs a TRACE, not --synthetic");
       options_.synthetic = synthetic_;
     } else if (arguments.count("--units") + arguments.count("--messages") > 0) {
       return usage("--units and --messages need --synthetic");
+    } else if (arguments.count("--seed") > 0 && options_.skew_s.empty()) {
+      return usage("--seed needs --skew or --synthetic");
+    }
+    unsigned known = kCores;  // a replay of any policy's decisions has them
+    for (const PolicyInfo& policy : policies()) {
+      if (is_evaluated(policy, options_)) known |= policy.parameters;
+    }
+    if (const auto option = unknown_parameter(arguments, known)) {
+      return usage(fmt::format("{}: none of these policies has such a parameter", *option));
     }
     return {};
   }

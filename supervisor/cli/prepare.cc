@@ -261,7 +261,7 @@ class PrepareCommand : public CommandWith<PrepareOptions> {
 
   Result<void> finish(const Arguments& arguments) override {
     ASSIGN_OR_RETURN(options_.trace, only_trace(arguments));
-    if (const auto fits = check_policy(arguments, options_.policy, options_.parameters); !fits) {
+    if (const auto fits = check_policy(arguments, options_.policy); !fits) {
       return usage(fits.error().message);
     }
     return {};

@@ -608,7 +608,7 @@ class RecordCommand : public CommandWith<RecordOptions> {
     if (!options_.keeps_window() && arguments.count("--trigger") + arguments.count("--snapshots") > 0) {
       return usage("triggers need a window: give --keep or --keep-size");
     }
-    if (const auto fits = check_policy(arguments, options_.policy, options_.parameters); !fits) {
+    if (const auto fits = check_policy(arguments, options_.policy); !fits) {
       return usage(fits.error().message);
     }
     return {};

@@ -89,21 +89,25 @@ void add_policy(Arguments& arguments, const std::string& standard, std::string& 
   number(kCores, "J", "deadline, makespan: number of intervals that a replay executes at once");
 }
 
-Result<void> check_policy(const Arguments& arguments, const std::string& name, const PolicyParameters& parameters) {
+std::optional<std::string> unknown_parameter(const Arguments& arguments, unsigned known) {
+  for (const PolicyNumber& number : policy_numbers()) {
+    if (arguments.count(number.option) > 0 && !(known & number.parameter)) return number.option;
+  }
+  constexpr char kFlag[] = "--approximate";
+  if (arguments.count(kFlag) > 0 && !(known & kApproximate)) return kFlag;
+  return {};
+}
+
+Result<void> check_policy(const Arguments& arguments, const std::string& name) {
   unsigned known = 0;
   if (!name.empty()) {
     ASSIGN_OR_RETURN(const PolicyInfo* policy, find_policy(name));
     known = policy->parameters;
   }
-  const auto wrong = [&](const std::string& option) {
-    return Error{name.empty() ? fmt::format("{} needs --policy", option)
-                              : fmt::format("{}: policy {} has no such parameter", option, name)};
-  };
-  for (const PolicyNumber& number : policy_numbers()) {
-    if (arguments.count(number.option) > 0 && !(known & number.parameter)) return wrong(number.option);
-  }
-  if (parameters.approximate && !(known & kApproximate)) return wrong("--approximate");
-  return {};
+  const auto option = unknown_parameter(arguments, known);
+  if (!option) return {};
+  return Error{name.empty() ? fmt::format("{} needs --policy", *option)
+                            : fmt::format("{}: policy {} has no such parameter", *option, name)};
 }
 
 }  // namespace redrive

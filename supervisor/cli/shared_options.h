@@ -29,6 +29,8 @@ Result<void> parse_standing(const std::vector<std::string>& words, std::string& 
 void add_policy(Arguments& arguments, const std::string& standard, std::string& policy, PolicyParameters& parameters);
 // Whether the policy has all parameters that were given; giving it another parameter is probably a mistake. An Error
 // says what is wrong, for Command::usage(). `name`: empty if no policy was given.
-Result<void> check_policy(const Arguments& arguments, const std::string& name, const PolicyParameters& parameters);
+Result<void> check_policy(const Arguments& arguments, const std::string& name);
+// The first option that was given for a parameter of policies that is not among these (PolicyInfo::parameters).
+std::optional<std::string> unknown_parameter(const Arguments& arguments, unsigned known);
 
 }  // namespace redrive

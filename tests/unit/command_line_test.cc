@@ -494,4 +494,13 @@ TEST_CASE("what is wrong with an option is said in whole words, of what was type
   CHECK(parse_command_line({"dump", "--since", "2028-02-29 00:00"}));
 }
 
+TEST_CASE("evaluate refuses options without an effect") {
+  check_usage_error({"evaluate", "--synthetic", "ring", "--measure"}, "--measure needs a TRACE");
+  check_usage_error({"evaluate", "--set-bound", "3", "--policy", "all"}, "--set-bound");
+  check_usage_error({"evaluate", "--approximate", "--policy", "all,replay-set"}, "--approximate");
+  check_usage_error({"evaluate", "--seed", "3"}, "--seed needs");
+  CHECK(parse_command_line({"evaluate", "--seed", "3", "--skew", "1s"}));
+  CHECK(parse_command_line({"evaluate", "--set-bound", "3", "--cores", "2", "--policy", "all,replay-set"}));
+}
+
 }  // namespace redrive::command_line_test
