@@ -292,6 +292,12 @@ def names(ctx):
     ctx.expect_status(ctx.redrive("rm", "latest"), 0)
     if (ctx.traces / found[1]).exists():
         raise Failure("rm latest leaves the latest trace")
+    (ctx.work / "my prog").symlink_to("/bin/true")
+    ctx.expect_status(ctx.redrive("record", "./my prog", "a", cwd=ctx.work), 0)
+    if (name := units(ctx, "latest")[0]["name"]) != "my_prog":
+        raise Failure(f"the unit of a program whose name has a space is called {name}")
+
+
 @test("reports/check_host")
 def check_host(ctx):
     ctx.json("check", "--host")

@@ -55,7 +55,7 @@ struct InitialStack {
     return out;
   }
 
-  // The program and its arguments, for listings; the program's name alone is used to name units.
+  // The program and its arguments, for listings. Units are named by the first word, so spaces in it become '_'.
   std::string command(const Memory& memory) const {
     if (words.empty() || words[0] == 0) return {};
     const Address first = words[1], end = words[environment] ? words[environment] : first + kMaxCommand;
@@ -64,6 +64,7 @@ struct InitialStack {
     while (!text.empty() && text.back() == '\0') text.pop_back();
     const size_t slash = text.substr(0, text.find('\0')).rfind('/');
     if (slash != std::string::npos) text.erase(0, slash + 1);
+    std::replace(text.begin(), text.begin() + static_cast<ptrdiff_t>(std::min(text.find('\0'), text.size())), ' ', '_');
     std::replace(text.begin(), text.end(), '\0', ' ');
     if (text.size() > kMaxCommand) text.resize(kMaxCommand);
     return text;
