@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
 
 #include "base/result.h"
@@ -10,10 +11,14 @@
 
 namespace redrive {
 
+// Names with which shells complete a word.
+enum class Names : uint8_t { none, traces, units, sessions };
+
 // A word of a synopsis, and what it stands for.
 struct Word {
   const char* name = nullptr;
   const char* meaning = nullptr;
+  Names names = Names::none;
 };
 
 // `summary` is shown in the list of commands and, with a full stop, in the command's help.

@@ -189,7 +189,9 @@ std::vector<CommandDescription> Parser::describe() const {
   std::vector<CommandDescription> all;
   for (const Entry& entry : entries_) {
     const CommandText& text = entry.command->text();
-    all.push_back({text.name, text.synopsis, text.summary, entry.arguments.describe()});
+    std::vector<Names> names;
+    for (const Word& word : text.words) names.push_back(word.names);
+    all.push_back({text.name, text.synopsis, text.summary, std::move(names), entry.arguments.describe()});
   }
   return all;
 }

@@ -24,6 +24,7 @@ struct CommandDescription {
   std::string name;
   std::string synopsis;  // "redrive ls [--json] [TRACE]"
   std::string summary;
+  std::vector<Names> names;  // of the words that it takes
   std::vector<OptionDescription> options;
 };
 std::vector<CommandDescription> describe_commands();

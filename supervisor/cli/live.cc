@@ -24,8 +24,8 @@ constexpr CommandText kLiveText{
     "With --deliver, UNIT receives the message of unit SENDER before those that it races with; then all run on as they "
     "like.\nWhat cannot be had again is said before anything runs. The exit status is that of the first process.\n",
     {kTraceWord,
-     {"UNIT",
-      "a number or a name from 'redrive ls TRACE'; all units stand where it begins interval I, or before EVENT"}}};
+     {"UNIT", "a number or a name from 'redrive ls TRACE'; all units stand where it begins interval I, or before EVENT",
+      Names::units}}};
 
 class LiveCommand : public CommandWith<LiveOptions> {
  public:

@@ -760,6 +760,24 @@ def completions(ctx):
     ctx.expect(not (ctx.work / "made").exists(), outcome, "has executed a name")
 
 
+@test("bad_input/completed_words")
+def completed_words(ctx):
+    """What bash completes words with, without the package bash-completion."""
+    needs("bash")
+    script = ctx.work / "complete"
+    script.write_text("redrive() { case $1 in ps) echo '{\"sessions\":[{\"name\":\"web\",\"user\":0}]}' ;; esac; }\n" +
+                      ctx.redrive("--completion", "bash").stdout +
+                      "COMP_WORDS=(redrive \"$@\") COMP_CWORD=$#\n_redrive\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n")
+    for words, wanted, unwanted in ((("stop", ""), "web", "latest"), (("status", "w"), "web", "--json"), (("follow", "--j"), "--json", "web"),
+                                    (("snapshot", ""), "web", "stats"), (("service", ""), "enable", "web"), (("service", "enable", "x", "--bo"), "--bound", "web"),
+                                    (("--completion", ""), "zsh", "web"), (("--comp",), "--completion", "web"), (("start", "x", "--tun"), "--tuning", "web"),
+                                    (("start", "--output", "f", "x", "--policy", ""), "makespan", "--bound"), (("start", "x", "--tuning", "=", "promise", "tou"), "touch", "web"),
+                                    (("record", "--bound", "2s", "tou"), "touch", "web"), (("record", "touch", "--bo"), "", "--bound"), (("start", "--t"), "", "--tuning")):
+        outcome = ctx.expect_status(ctx.run("bash", script, *words, cwd=ctx.work), 0)
+        completed = outcome.stdout.splitlines()
+        ctx.expect(wanted in completed and unwanted not in completed and not outcome.stderr, outcome, f"{words}: completes something else")
+
+
 @test("bad_input/undumpable")
 def undumpable(ctx):
     """A program into which only root may look is recorded by its own user, too."""
