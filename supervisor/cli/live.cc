@@ -22,7 +22,8 @@ constexpr CommandText kLiveText{
     "All units are brought to the breakpoint, and become processes with the numbers, memory, threads, files, pipes and "
     "sockets\nthat they had there. Connections to processes that were not recorded come back closed.\n"
     "With --deliver, UNIT receives the message of unit SENDER before those that it races with; then all run on as they "
-    "like.\nWhat cannot be had again is said before anything runs. The exit status is that of the first process.\n",
+    "like.\nWhatever cannot be restored is reported before anything runs. The exit status is that of the first "
+    "process.\n",
     {kTraceWord,
      {"UNIT", "a number or a name from 'redrive ls TRACE'; all units stand where it begins interval I, or before EVENT",
       Names::units}}};

@@ -1,4 +1,4 @@
-// redrive status: what is known of one session.
+// redrive status: what is known about one session.
 #include "supervisor/cli/status.h"
 
 #include <fmt/format.h>
@@ -43,7 +43,7 @@ Result<int> show(const SessionName& session, const SessionStatusOptions& options
 }
 
 constexpr CommandText kSessionStatusText{
-    "status", "redrive status [--json] NAME", "show what is known of a session", "", {kSessionWord}};
+    "status", "redrive status [--json] NAME", "show what is known about a session", "", {kSessionWord}};
 
 class SessionStatusCommand : public SessionCommand<SessionStatusOptions> {
  public:

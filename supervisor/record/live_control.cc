@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 constexpr int kLooks = 100;  // for checkpoints that were asked for
 constexpr auto kBetweenLooks = 10ms;
 
-Error keeps_all() { return Error{"it keeps all that it records: start it with --keep for a window"}; }
+Error keeps_all() { return Error{"this session keeps everything; start it with --keep to have a window"}; }
 
 }  // namespace
 

@@ -314,7 +314,7 @@ def refused(ctx):
         s.expect("root", "start", "one", "--", "sleep", "1000")
         for command in (("snapshot", "one", "-o", ctx.traces / "other"), ("set", "one", "--keep", "1m")):
             outcome = s.expect("root", *command, status=1)
-            ctx.expect("keeps all" in outcome.stderr, outcome, "does not say why")
+            ctx.expect("keeps everything" in outcome.stderr, outcome, "does not say why")
         s.expect("root", "stop", "one")
 
 
