@@ -294,6 +294,8 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
   event.writes.push_back(std::move(frame));
   event.registers = RegisterFile{as_bytes(handler), tracer_.get_xstate(thread.tid)};
   unit.log.add(std::move(event));
+  // The kernel makes the frames of all that may come before the first handler runs.
+  raise_held(thread);
   control_.resume_user(thread, handler);
 }
 
