@@ -73,6 +73,20 @@ TEST_CASE("signal turns: what returns from a handler returns from those that it 
   CHECK_FALSE(waits(turns, SIGUSR1));
 }
 
+TEST_CASE("signal turns: handlers return in any order, as those of user-level threads that a signal switches") {
+  SignalTurns turns;
+  turns.handler_starts(SIGALRM, kFrame);  // switches to another thread,
+  turns.got_on();
+  turns.handler_starts(SIGALRM, kInner);  // whose handler switches back
+  turns.got_on();
+  turns.handler_returns(kFrame + 8);
+  CHECK(waits(turns, SIGALRM));
+  turns.handler_starts(SIGALRM, kFrame);
+  CHECK_FALSE(waits(turns, SIGALRM));
+  turns.handler_returns(kInner + 8);
+  CHECK(waits(turns, SIGALRM));
+}
+
 TEST_CASE("signal turns: handlers that never return do not add up, and a return of no handler means nothing") {
   SignalTurns turns;
   for (Address frame = 1; frame < 100'000; ++frame) turns.handler_starts(SIGALRM, frame << 4);

@@ -6,7 +6,8 @@
 // signals, and real-time signals that were queued, come as they would without the recorder.
 //
 // A handler is code of its own: what it does is not progress of the code that it has interrupted. One that is left by
-// siglongjmp(3) never returns; what runs then counts as part of it, and so does all that follows.
+// siglongjmp(3) never returns; what runs then counts as part of it, and so does all that follows. Handlers may return
+// in any order: those of user-level threads that a signal switches do (swapcontext(3)).
 #pragma once
 
 #include <signal.h>
@@ -34,18 +35,20 @@ class SignalTurns {
   void has_now(int signal);
 
   // The thread's code makes an event.
-  void got_on() { levels_.back().had = 0; }
+  void got_on() { had_ = 0; }
   // A handler for the signal starts, where the thread's code stands; its stack begins at `frame`.
   void handler_starts(int signal, Address frame);
   // The thread calls rt_sigreturn(2) with this stack pointer.
   void handler_returns(Address stack_pointer);
 
  private:
-  struct Level {
-    Address frame = 0;  // 0: not in a handler, as far as is known
-    uint64_t had = 0;   // as in SignalMasks: those that have had their turn since this code last made progress
+  // One that has not returned, as far as is known.
+  struct Handler {
+    Address frame = 0;
+    uint64_t had = 0;  // as had_, of the code that it has interrupted
   };
-  std::vector<Level> levels_{1};
+  std::vector<Handler> handlers_;  // in the order in which they have started
+  uint64_t had_ = 0;  // as in SignalMasks: those that have had their turn since the running code last made progress
 };
 
 }  // namespace redrive
