@@ -260,12 +260,20 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
     }
     return;
   }
-  user_regs_struct handler;
-  if (!trapped || !control_.get_regs(thread, handler)) {
-    // The frame could not be written: a fault of its own, which ends the process.
-    handle(thread, stepped->signal);
+  if (!trapped) {
+    // The stack has no room for the frame: the kernel forces SIGSEGV, at the same place. Or the thread blocks the
+    // signal right now, and stops for another one.
+    uint64_t blocked = 0;
+    tracer_.get_signal_mask(thread.tid, blocked);
+    if (blocked & bit_of(signal)) {
+      handle(thread, stepped->signal);
+    } else {
+      deliver(thread, stepped->signal, regs, where);
+    }
     return;
   }
+  user_regs_struct handler;
+  if (!control_.get_regs(thread, handler)) return;
   thread.turns.handler_starts(signal, handler.rsp);
   forced_.read_mask(thread);
   if (signal == SIGSEGV && (thread.process->segv.flags & SA_RESETHAND)) thread.process->segv.handler = 0;
