@@ -1,5 +1,5 @@
 // Code that is mapped, run and unmapped again and again, as by dlopen and dlclose: more sites than one page of trampolines holds, a site
-// that no jump can replace, and a file that is overwritten between two mappings.
+// that no jump can replace, code that is moved, and a file that is overwritten between two mappings.
 #include "test.h"
 
 #include <fcntl.h>
@@ -29,6 +29,21 @@ static void run(int fd, int added, int calls) {
   MUST(munmap(code, kLength));
 }
 
+// Moves code that has run, moves it back, and unmaps a part of it by the same call.
+static void move(int fd) {
+  unsigned char* const code = mmap(NULL, kLength, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+  unsigned char* const far = mmap((void*)0x600000000000, kLength, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(code != MAP_FAILED && far != MAP_FAILED);
+  for (int i = 0; i < 10; i++) CHECK(call(code, 0) == getpid() && call(code, kSize) == getpid());
+  CHECK(mremap(code, kLength, kLength, MREMAP_MAYMOVE | MREMAP_FIXED, far) == far);
+  for (int i = 0; i < 10; i++) CHECK(call(far, 0) == getpid() && call(far, kSize) == getpid());
+  CHECK(mremap(far, kLength, kLength, MREMAP_MAYMOVE | MREMAP_FIXED, code) == code);
+  for (int i = 0; i < 10; i++) CHECK(call(code, 0) == getpid() && call(code, kSize) == getpid());
+  CHECK(mremap(code, kLength, kLength / 2, 0) == code);  // it stays
+  for (int i = 0; i < 10; i++) CHECK(call(code, 0) == getpid() && call(code, kSize) == getpid());
+  MUST(munmap(code, kLength / 2));
+}
+
 int main(void) {
   unsigned char file[kLength];
   memset(file, 0xcc, sizeof file);
@@ -37,6 +52,7 @@ int main(void) {
   const int fd = MUST(open("code", O_RDWR | O_CREAT | O_TRUNC, 0600));
   CHECK(pwrite(fd, file, sizeof file, 0) == sizeof file);
   for (int round = 0; round < kRounds; round++) run(fd, 0, round ? 1 : 2);
+  move(fd);
   // Every second function now adds another number.
   for (int added = 1; added < 4; added++) {
     for (int i = 1; i < kFunctions; i += 2) file[i * kSize + 9] = (unsigned char)added;

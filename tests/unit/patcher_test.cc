@@ -198,6 +198,22 @@ TEST_CASE("calls that change the tier's mappings, and those that take patched co
   CHECK_FALSE(space.gate.patched(at));
 }
 
+TEST_CASE("code that is about to be moved gets its instructions back, and no other does") {
+  const CodeOnDisk code;
+  Plans its;
+  Space space(code);
+  const Address at = space.start + kSite;
+  its.patcher.stopped(space.space(), at, SiteKind::syscall);
+  space.gate.replace(space.memory, at, *its.patcher.stopped(space.space(), at, SiteKind::syscall)->site);
+  using Arguments = std::array<uint64_t, 6>;
+  space.gate.put_back_moved(space.memory, Arguments{space.start + kPageSize, kPageSize, kPageSize});
+  CHECK(space.gate.patched(at));
+  CHECK_EQ(space.first_byte(), kJump);
+  space.gate.put_back_moved(space.memory, Arguments{space.start, 1, kPageSize});  // its whole page moves
+  CHECK_FALSE(space.gate.patched(at));
+  CHECK_EQ(space.first_byte(), 0x0f);
+}
+
 TEST_CASE("instructions that do not trap are replaced where a file holds them") {
   constexpr char kLinker[] = "/lib64/ld-linux-x86-64.so.2";
   const Fd file(open(kLinker, O_RDONLY | O_CLOEXEC));

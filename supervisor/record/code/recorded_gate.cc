@@ -65,6 +65,14 @@ bool RecordedGate::is_changed_by(Special call, std::span<const uint64_t, 6> args
   }
 }
 
+void RecordedGate::put_back_moved(const Memory& memory, std::span<const uint64_t, 6> args) {
+  const Address start = args[0], end = page_up(start + args[1]);
+  for (const PatchedSite& site : sites) {
+    if (start < site.end() && site.start < end) memory.write(site.start, site.original.data(), site.original.size());
+  }
+  forget_code(start, end);
+}
+
 void RecordedGate::forget_changed(Special call, std::span<const uint64_t, 6> args, int64_t result) {
   if (is_error(result)) return;
   const auto made = static_cast<Address>(result);

@@ -45,6 +45,9 @@ class RecordedGate : public Gate {
   void replace(const Memory& memory, Address at, CodeSite& site);
   // Whether a call that changes mappings would change the tier's.
   bool is_changed_by(Special call, std::span<const uint64_t, 6> args) const;
+  // Code that the program is about to move (mremap(2)) gets its instructions back: the jumps in their place lead from
+  // there only.
+  void put_back_moved(const Memory& memory, std::span<const uint64_t, 6> args);
   // Such a call has ended: what was patched in mappings that are gone is forgotten.
   void forget_changed(Special call, std::span<const uint64_t, 6> args, int64_t result);
   // The site whose trampoline has its instruction there; null if there is none. Notes that the program has executed the

@@ -129,6 +129,10 @@ void StoppedCalls::enter(Thread& thread) {
     return;
   }
   const bool may_sleep = row.lock_word ? locks_.waits_for_lock(thread) : row.may_block;
+  if (row.special == Special::mremap && gate) {
+    thread.process->gate->put_back_moved(memory, thread.call.args);
+    control_.set_regs(thread, thread.entry);  // this call's own instruction may be among them
+  }
   events_.open_call(thread, Memory::snapshot(thread.process->memory));
   adapted_.open(thread);
   packet_rings_.replace(thread);
