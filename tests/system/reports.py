@@ -334,6 +334,24 @@ def setuid(ctx):
         ctx.expect(("set-user-ID program" in outcome.stderr) == named, outcome, f"owner {owner}: named or not")
 
 
+# Exits with 7, by a call of 32-bit programs.
+FOREIGN_PROGRAM = ".globl _start\n_start: mov $1, %eax\nmov $7, %ebx\nint $0x80\n"
+
+
+@test("reports/foreign_program")
+def foreign_program(ctx):
+    """A 32-bit program that a recorded program starts is named, because it cannot run."""
+    (ctx.work / "foreign.s").write_text(FOREIGN_PROGRAM)
+    made = ctx.run("gcc", "-m32", "-nostdlib", "-static", "-o", ctx.work / "foreign", ctx.work / "foreign.s")
+    if made.status != 0 or ctx.run(ctx.work / "foreign").status != 7:
+        raise Skip("this machine builds or runs no 32-bit programs")
+    outcome = ctx.redrive("record", "-o", ctx.trace, "--", "sh", "-c", "./foreign; exit 3", cwd=ctx.work)
+    ctx.expect_status(outcome, 3)
+    ctx.expect("32-bit program foreign" in outcome.stderr, outcome, "does not name the 32-bit program")
+    if [unit["name"] for unit in units(ctx)] != ["sh", "foreign"]:
+        raise Failure(f"the units are {units(ctx)}")
+
+
 @test("reports/refused")
 def refused(ctx):
     """Refused calls are listed at the recording's end and in stats."""

@@ -126,6 +126,7 @@ SimulatedKernel::Task& SimulatedKernel::add(Process& process) {
   task->process = &process;
   task->regs.rip = kProgram + kSyscallSize;
   task->regs.rsp = kStack;
+  task->regs.cs = kCodeSegment;
   task->regs.orig_rax = ~0ull;
   task->calls_left = kFewestCalls + static_cast<unsigned>(below(kMostCalls - kFewestCalls + 1));
   process.tasks.push_back(task.get());

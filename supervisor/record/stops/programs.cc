@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/procfs.h"
 #include "base/text.h"
@@ -178,8 +179,16 @@ void Programs::begin_program(Thread& thread) {
   user_regs_struct regs;
   if (!control_.get_regs(thread, regs)) return;
   regs.rax = 0;
-  const auto stack = InitialStack::read(process.memory, regs.rsp);
-  process.command = stack.command(process.memory);
+  const std::string executable = proc_path(process.pid, "exe");
+  const bool foreign = regs.cs != kCodeSegment;
+  const auto stack = foreign ? InitialStack() : InitialStack::read(process.memory, regs.rsp);
+  if (foreign) {
+    std::error_code gone;
+    process.command = std::filesystem::read_symlink(executable, gone).filename();
+    if (!limits_.attached) findings_.count_foreign_calls(process);  // the filter refuses them without a stop
+  } else {
+    process.command = stack.command(process.memory);
+  }
   const auto found = read_mappings(process.pid);
   const std::vector<Mapping> mappings = found ? *found : std::vector<Mapping>();
   if (!found && !process.memory.gone())
@@ -198,7 +207,6 @@ void Programs::begin_program(Thread& thread) {
   }
   if (!process.gate) process.brk = start_brk(process.pid);
   MappedFiles files(process.pid);
-  const std::string executable = proc_path(process.pid, "exe");
   struct stat info {};
   const bool has_executable = stat(executable.c_str(), &info) == 0;
   if (has_executable) files.add(executable, info);

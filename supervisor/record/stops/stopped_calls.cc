@@ -200,8 +200,7 @@ void StoppedCalls::refuse(Thread& thread, const SyscallRow* row) {
 
 // A call of a 32-bit program. Filters refuse them unseen, and so does a replay.
 void StoppedCalls::refuse_foreign(Thread& thread) {
-  findings_.count_refusal(*thread.process->unit, "the calls of 32-bit program " + thread.process->command,
-                          std::string(error_name(ENOSYS)), false);
+  findings_.count_foreign_calls(*thread.process);
   user_regs_struct regs = thread.entry;
   regs.orig_rax = ~0ull;
   regs.rax = static_cast<uint64_t>(-ENOSYS);

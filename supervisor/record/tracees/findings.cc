@@ -1,6 +1,7 @@
 #include "supervisor/record/tracees/findings.h"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace redrive {
 
@@ -37,6 +38,11 @@ void Findings::count_refusal(Unit& unit, const std::string& what, const std::str
 void Findings::count_refusal(const Thread& thread, const SyscallRow* row, int error) {
   count_refusal(*thread.process->unit, call_name(static_cast<int64_t>(thread.entry.orig_rax), thread.call.args),
                 std::string(error_name(error)), row && row->common);
+}
+
+void Findings::count_foreign_calls(const Process& process) {
+  count_refusal(*process.unit, "the calls of 32-bit program " + process.command, std::string(error_name(ENOSYS)),
+                false);
 }
 
 }  // namespace redrive

@@ -25,6 +25,8 @@ class Findings {
   // A call is refused, or something else that a program has asked for. `common`: as in SyscallRow.
   void count_refusal(const Thread& thread, const SyscallRow* row, int error);
   static void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
+  // The calls of this program, which is not a 64-bit one, are refused.
+  static void count_foreign_calls(const Process& process);
   // A unit has ended: how its calls were recorded, and which were refused, goes into the trace.
   void add_calls(const Unit& unit);
 
