@@ -352,6 +352,30 @@ def foreign_program(ctx):
         raise Failure(f"the units are {units(ctx)}")
 
 
+LOW_MEMORY = r"""
+#include <stdio.h>
+#include <sys/mman.h>
+int main(void) {
+  unsigned long least;
+  FILE* const file = fopen("/proc/sys/vm/mmap_min_addr", "r");
+  if (!file || fscanf(file, "%lu", &least) != 1 || least == 0) return 1;
+  return mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != 0;
+}
+"""
+
+
+@test("reports/low_memory")
+def low_memory(ctx):
+    """A process that maps memory where a replay may not is named, whether it did so itself or the kernel for it."""
+    (ctx.work / "low.c").write_text(LOW_MEMORY)
+    ctx.expect_status(ctx.run("gcc", "-o", ctx.work / "low", ctx.work / "low.c"), 0)
+    if ctx.run(ctx.work / "low").status != 0:
+        raise Skip("not root, or vm.mmap_min_addr is 0")
+    for name, command in (("called", [ctx.work / "low"]), ("started", ["setarch", "x86_64", "-Z", "true"])):
+        outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.traces / name, "--", *command), 0)
+        ctx.expect("vm.mmap_min_addr" in outcome.stderr, outcome, "does not say that a replay cannot map it")
+
+
 @test("reports/refused")
 def refused(ctx):
     """Refused calls are listed at the recording's end and in stats."""

@@ -214,7 +214,10 @@ void Checkpointer::checkpoint(Thread& trigger) {
 void Checkpointer::hand_over(Unit& unit, ImageJob job, uint64_t bytes) {
   unit.has_image = true;
   for (const auto& process : job.state.processes) {
-    for (const auto& mapping : process.mappings) writer_.mention_file(unit.id, mapping.file);
+    for (const auto& mapping : process.mappings) {
+      writer_.mention_file(unit.id, mapping.file);
+      findings_.note_mapped(unit, mapping.start);
+    }
   }
   job.by_criu = limits_.checkpoint_engine.chooses_criu(bytes, unit.period_ns);
   const Gate* const gate = unit.processes.front()->gate.get();

@@ -86,13 +86,15 @@ bool LayoutCalls::note_change(Thread& thread, int64_t result, Event& event) {
   Process& process = *thread.process;
   note_layout(thread, result);
   if (special == Special::brk) process.brk = static_cast<Address>(result);
+  const bool maps = special == Special::mmap || special == Special::shmat;
+  if ((maps || special == Special::mremap) && !is_error(result))
+    findings_.note_mapped(*process.unit, static_cast<Address>(result));
   if (special == Special::mremap && !is_error(result))
     object_sharing_.note_growth(thread, static_cast<Address>(result), event);
   private_views_.report_fresh_view(thread, result);
   if (special == Special::munmap && !is_error(result) && !process.packet_rings.empty()) {
     PacketRings::forget(process, {thread.call.args[0], page_up(thread.call.args[0] + thread.call.args[1])});
   }
-  const bool maps = special == Special::mmap || special == Special::shmat;
   if (!maps || is_error(result)) return false;
   process.maps_growing |= special == Special::mmap && (thread.call.args[3] & MAP_GROWSDOWN);
   MapSource source;

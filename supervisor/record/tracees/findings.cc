@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 
 namespace redrive {
 
@@ -43,6 +44,15 @@ void Findings::count_refusal(const Thread& thread, const SyscallRow* row, int er
 void Findings::count_foreign_calls(const Process& process) {
   count_refusal(*process.unit, "the calls of 32-bit program " + process.command, std::string(error_name(ENOSYS)),
                 false);
+}
+
+void Findings::note_mapped(Unit& unit, Address start) {
+  static const Address lowest = [] {
+    Address least = 0;
+    std::ifstream("/proc/sys/vm/mmap_min_addr") >> least;
+    return least;
+  }();
+  if (start < lowest) add_unsure(unit, "it has mapped memory below vm.mmap_min_addr, which a replay may not map");
 }
 
 }  // namespace redrive

@@ -27,6 +27,8 @@ class Findings {
   static void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
   // The calls of this program, which is not a 64-bit one, are refused.
   static void count_foreign_calls(const Process& process);
+  // The unit has mapped memory there.
+  void note_mapped(Unit& unit, Address start);
   // A unit has ended: how its calls were recorded, and which were refused, goes into the trace.
   void add_calls(const Unit& unit);
 
