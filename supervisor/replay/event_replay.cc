@@ -1,6 +1,7 @@
 #include "supervisor/replay/event_replay.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 
@@ -52,6 +53,7 @@ Result<Step> EventReplay::arrive(EventIndex index, const Event& event) {
     return goes_on ? Step::as_recorded() : replay_preemption(thread, index, event);
   }
   if (signal && point != SignalPoint::before_syscall && point != SignalPoint::fault) return Step::as_recorded();
+  own_code_to_step(thread, event);
   const ThreadStop stop = redriving_.runner.run_ahead(thread);
   const bool faults = event.kind == EventKind::trap || (signal && point == SignalPoint::fault);
   const Address ip = signal && !faults ? event.ip + kSyscallSize : event.ip;  // after the instruction
@@ -63,6 +65,7 @@ Result<Step> EventReplay::replay_signal(RedrivenThread& thread, EventIndex index
   const auto point = static_cast<SignalPoint>(event.args[0]);
   const std::string expected = fmt::format("signal {} at {}", event.number, hex(event.ip));
   if (point == SignalPoint::before_syscall || point == SignalPoint::fault) {
+    own_code_to_step(thread, event);
     const ThreadStop stop = redriving_.runner.run(thread);
     const bool right_kind = stop == (point == SignalPoint::fault ? ThreadStop::fault : ThreadStop::syscall);
     const uint64_t ip = point == SignalPoint::fault ? thread.regs.rip : thread.regs.rip - 2;
@@ -88,6 +91,20 @@ Result<Step> EventReplay::replay_signal(RedrivenThread& thread, EventIndex index
   if (!xstate.empty() && !set_xstate(thread.tid, xstate)) return errno_error("cannot set extended registers");
   if (!redriving_.gates.set_regs(thread, thread.regs)) return errno_error("cannot set registers");
   return Step::as_recorded();
+}
+
+// If the event is the end of a step of a program that executes its code step by step (the trap flag is set), the thread
+// must not step through what stands in for instructions.
+void EventReplay::own_code_to_step(const RedrivenThread& thread, const Event& event) const {
+  const Gate* const gate = redriving_.gates.of(thread);
+  const bool traps = event.kind == EventKind::signal && event.number == SIGTRAP &&
+                     static_cast<SignalPoint>(event.args[0]) == SignalPoint::fault;
+  if (!gate || !traps) return;
+  constexpr uint8_t kBreakpoint = 0xcc;
+  uint8_t before[1] = {};
+  redriving_.unit.memory(thread).get(event.ip - 1, before);
+  gate->undo_patches(event.ip - 1, before);
+  if (before[0] != kBreakpoint) redriving_.gates.remove(thread.process);
 }
 
 Result<Step> EventReplay::replay_trap(RedrivenThread& thread, EventIndex index, const Event& event) {

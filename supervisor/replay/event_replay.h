@@ -21,6 +21,7 @@ class EventReplay {
   Result<Step> arrive(EventIndex index, const Event& event);
 
  private:
+  void own_code_to_step(const RedrivenThread& thread, const Event& event) const;
   Result<Step> replay_signal(RedrivenThread& thread, EventIndex index, const Event& event);
   Result<Step> replay_trap(RedrivenThread& thread, EventIndex index, const Event& event);
   Result<Step> replay_preemption(RedrivenThread& thread, EventIndex index, const Event& event);

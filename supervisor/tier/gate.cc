@@ -41,6 +41,7 @@ Address Gate::canonical(Address ip) const {
     if (ip == site.stop) return site.site;
     if (ip == site.stop + instruction_size(site.kind)) return site.behind();
     if (ip >= site.moved && ip - site.moved < site.moved_size()) return site.behind() + (ip - site.moved);
+    if (ip == site.trampoline()) return site.start;
   }
   return ip;
 }

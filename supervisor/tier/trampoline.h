@@ -17,6 +17,10 @@ constexpr const char* name_of(SiteKind kind) {
 }
 constexpr uint64_t instruction_size(SiteKind kind) { return kind == SiteKind::rdtscp ? 3 : 2; }
 
+inline constexpr uint8_t kNothing = 0xcc;  // int3: it fills what is never executed
+inline constexpr uint64_t kTrampolineSize = 64;
+inline constexpr uint64_t kTrampolinesSize = 4 * kPageSize;
+
 // An instruction that can be replaced, or preceded, by a jump.
 struct SitePatch {
   Address site;
@@ -38,14 +42,11 @@ struct PatchedSite {
   Address moved;   // where the instructions after it were moved to
   SiteKind kind = SiteKind::syscall;
 
+  Address trampoline() const { return stop / kTrampolineSize * kTrampolineSize; }
   Address behind() const { return site + instruction_size(kind); }
   Address end() const { return start + original.size(); }
   uint64_t moved_size() const { return end() > behind() ? end() - behind() : 0; }
 };
-
-inline constexpr uint8_t kNothing = 0xcc;  // int3: it fills what is never executed
-inline constexpr uint64_t kTrampolineSize = 64;
-inline constexpr uint64_t kTrampolinesSize = 4 * kPageSize;
 
 // The bytes of a trampoline at `at` for the site; sets the site's `stop` and `moved`. Empty if a moved instruction
 // cannot reach what it refers to from there.

@@ -214,6 +214,26 @@ TEST_CASE("code that is about to be moved gets its instructions back, and no oth
   CHECK_EQ(space.first_byte(), 0x0f);
 }
 
+TEST_CASE("where code is executed step by step, all instructions are put back, and none is replaced any more") {
+  const CodeOnDisk code;
+  Plans its;
+  Space space(code);
+  const Address at = space.start + kSite;
+  its.patcher.stopped(space.space(), at, SiteKind::syscall);
+  CodeSite& site = *its.patcher.stopped(space.space(), at, SiteKind::syscall)->site;
+  space.gate.replace(space.memory, at, site);
+  REQUIRE(space.gate.patched(at));
+  const Address trampoline = space.gate.patched(at)->trampoline();
+  CHECK(space.gate.begins_trampoline(trampoline));
+  CHECK_FALSE(space.gate.begins_trampoline(trampoline + 1));
+  CHECK_EQ(space.gate.canonical(trampoline), at);
+  space.gate.put_back_all(space.memory);
+  CHECK_EQ(space.first_byte(), 0x0f);
+  CHECK_FALSE(space.gate.begins_trampoline(trampoline));
+  space.gate.replace(space.memory, at, site);
+  CHECK_EQ(space.first_byte(), 0x0f);
+}
+
 TEST_CASE("instructions that do not trap are replaced where a file holds them") {
   constexpr char kLinker[] = "/lib64/ld-linux-x86-64.so.2";
   const Fd file(open(kLinker, O_RDONLY | O_CLOEXEC));

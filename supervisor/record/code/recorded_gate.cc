@@ -14,9 +14,15 @@ bool RecordedGate::StoppingSite::stopped() {
 }
 
 RecordedGate::RecordedGate(GateArena& arena, const RecordedGate& parent, Unit* unit)
-    : Gate(arena, parent), unit(unit), program(parent.program), stopping_(parent.stopping_), known_(parent.known_) {}
+    : Gate(arena, parent),
+      unit(unit),
+      program(parent.program),
+      stopping_(parent.stopping_),
+      known_(parent.known_),
+      patches_nothing_(parent.patches_nothing_) {}
 
 void RecordedGate::patch_code(const Memory& memory, const std::vector<PlannedPatch>& patches) {
+  if (patches_nothing_) return;
   std::vector<SitePatch> bare;
   for (const PlannedPatch& each : patches) bare.push_back(each.patch);
   patch(memory, std::move(bare));
@@ -66,11 +72,23 @@ bool RecordedGate::is_changed_by(Special call, std::span<const uint64_t, 6> args
 }
 
 void RecordedGate::put_back_moved(const Memory& memory, std::span<const uint64_t, 6> args) {
-  const Address start = args[0], end = page_up(start + args[1]);
+  put_back(memory, args[0], page_up(args[0] + args[1]));
+}
+
+void RecordedGate::put_back_all(const Memory& memory) {
+  patches_nothing_ = true;
+  put_back(memory, 0, ~Address{0});
+}
+
+void RecordedGate::put_back(const Memory& memory, Address start, Address end) {
   for (const PatchedSite& site : sites) {
     if (start < site.end() && site.start < end) memory.write(site.start, site.original.data(), site.original.size());
   }
   forget_code(start, end);
+}
+
+bool RecordedGate::begins_trampoline(Address ip) const {
+  return std::any_of(sites.begin(), sites.end(), [&](const PatchedSite& site) { return site.trampoline() == ip; });
 }
 
 void RecordedGate::forget_changed(Special call, std::span<const uint64_t, 6> args, int64_t result) {

@@ -48,6 +48,11 @@ class RecordedGate : public Gate {
   // Code that the program is about to move (mremap(2)) gets its instructions back: the jumps in their place lead from
   // there only.
   void put_back_moved(const Memory& memory, std::span<const uint64_t, 6> args);
+  // The program executes its code step by step, and would see the steps of what stands in for it: all instructions are
+  // put back, and stay.
+  void put_back_all(const Memory& memory);
+  // Whether a thread that is there has come by a jump, and has executed nothing since.
+  bool begins_trampoline(Address ip) const;
   // Such a call has ended: what was patched in mappings that are gone is forgotten.
   void forget_changed(Special call, std::span<const uint64_t, 6> args, int64_t result);
   // The site whose trampoline has its instruction there; null if there is none. Notes that the program has executed the
@@ -91,12 +96,14 @@ class RecordedGate : public Gate {
     const PatchedSite* site = nullptr;
   };
 
+  void put_back(const Memory& memory, Address start, Address end);
   void forget_code(Address start, Address end);
 
   std::shared_ptr<FdCache> table_;
   std::unordered_map<Address, StoppingSite> stopping_;
   std::unordered_map<Address, Known> known_;  // by the address of the site
   std::array<Stop, 64> last_stops_;           // by trampoline
+  bool patches_nothing_ = false;              // since put_back_all()
 };
 
 }  // namespace redrive

@@ -145,6 +145,7 @@ void SignalDelivery::handle(Thread& thread, int signal) {
     control_.run_on(thread);
     return;
   }
+  if (faulted && signal == SIGTRAP && info.si_code == TRAP_TRACE && ends_step(thread, regs)) return;
   if (faulted && (signal == SIGSEGV || signal == SIGILL) && traps_.answer_instruction(thread, signal, regs)) return;
   if (faulted) {
     deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::fault));
@@ -178,6 +179,20 @@ void SignalDelivery::handle(Thread& thread, int signal) {
   gate_stops_.leave_gate(thread);
   if (at_event && overtakes) raise_held(thread);
   control_.run_on(thread);
+}
+
+// A step of a program that executes its code step by step has ended (the trap flag is set). True if that was a jump to
+// what stands in for an instruction: it has yet to be executed, and the thread runs on. From now on no instruction is
+// replaced there.
+bool SignalDelivery::ends_step(Thread& thread, const user_regs_struct& regs) {
+  RecordedGate* const gate = thread.process->gate.get();
+  user_regs_struct stopped;
+  if (!gate || !tracer_.get_regs(thread.tid, stopped)) return false;
+  const bool jumped = gate->begins_trampoline(stopped.rip);
+  gate->put_back_all(thread.process->memory);
+  control_.set_regs(thread, regs);
+  if (jumped) control_.run_on(thread);
+  return jumped;
 }
 
 // Nothing is to be done about the signal, but the kernel stops a thread that is traced for it. If it happens a second

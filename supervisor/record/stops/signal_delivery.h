@@ -50,6 +50,7 @@ class SignalDelivery {
   void pass_on_held(Thread& thread);
 
  private:
+  bool ends_step(Thread& thread, const user_regs_struct& regs);
   void ignore(Thread& thread, int signal);
   void forget_stops(const Process& process);
 

@@ -38,6 +38,8 @@ namespace {
 // Whether the call asks which processors a thread may run on, or runs on.
 bool asks_processors(const SyscallRow& row) { return row.number == SYS_sched_getaffinity || row.number == SYS_getcpu; }
 
+constexpr uint64_t kTrapFlag = 0x100;  // each instruction traps
+
 constexpr uint64_t kOnlyChecks = 0x10000;  // execveat(2), AT_EXECVE_CHECK: nothing is executed
 
 // Whether the code inside the tracee has not served the call because the thread spins.
@@ -269,6 +271,9 @@ void StoppedCalls::leave(Thread& thread) {
     return;
   }
   if (thread.call.row->special == Special::sigreturn) {
+    // A handler may have the program execute its code step by step.
+    const bool steps = regs.eflags & kTrapFlag;
+    if (steps && thread.process->gate) thread.process->gate->put_back_all(thread.process->memory);
     // It may return to an instruction that was replaced meanwhile.
     control_.set_regs(thread, regs);
     forced_.read_mask(thread);
