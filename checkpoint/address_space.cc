@@ -25,6 +25,7 @@
 namespace redrive {
 namespace {
 
+constexpr Address kKernelStart = 1ull << 63;  // [vsyscall] lies behind
 constexpr uint64_t kPresent = uint64_t{1} << 63;
 constexpr uint64_t kSwapped = uint64_t{1} << 62;
 constexpr uint64_t kFileOrShared = uint64_t{1} << 61;
@@ -84,6 +85,13 @@ Result<std::vector<Mapping>> all_mappings(pid_t pid) {
   const std::string text = read_briefly(path);
   if (text.empty() && errno != 0) return errno_error("cannot read " + path);
   return parse_all(pid, text);
+}
+
+// For kernels that cannot be asked for single mappings.
+Result<std::vector<Mapping>> all_mappings_in(pid_t pid, AddressRange range) {
+  ASSIGN_OR_RETURN(auto mappings, all_mappings(pid));
+  std::erase_if(mappings, [&](const Mapping& mapping) { return !range.meets(mapping); });
+  return mappings;
 }
 
 bool kernels_own(const Mapping& m) {
@@ -289,27 +297,29 @@ Result<std::vector<Mapping>> read_mappings(pid_t pid) {
   return mappings;
 }
 
-Result<std::vector<AddressRange>> mapped_ranges(pid_t pid) {
+Result<std::vector<Mapping>> mappings_in(pid_t pid, AddressRange range) {
   ASSIGN_OR_RETURN(const Fd maps, open_maps(pid));
-  std::vector<AddressRange> ranges;
-  while (const auto found = query(maps.get(), ranges.empty() ? 0 : ranges.back().end, kCoveringOrNext, false)) {
-    ranges.push_back({found->start, found->end});
+  std::vector<Mapping> found;
+  for (Address from = range.start; from < range.end; from = found.back().end) {
+    auto next = query(maps.get(), from, kCoveringOrNext, false);
+    if (!next && errno != ENOENT) return all_mappings_in(pid, range);
+    if (!next || next->start >= range.end) break;
+    found.push_back(std::move(*next));
   }
-  if (errno == ENOENT) return ranges;
-  ASSIGN_OR_RETURN(auto mappings, all_mappings(pid));
-  std::erase_if(mappings, [](const Mapping& m) { return m.name == "[vsyscall]"; });  // which that does not find
+  return found;
+}
+
+Result<std::vector<AddressRange>> mapped_ranges(pid_t pid) {
+  ASSIGN_OR_RETURN(const auto mappings, mappings_in(pid, {0, kKernelStart}));
   return ranges_of(mappings);
 }
 
-Result<std::optional<AddressRange>> mapped_from(pid_t pid, Address address) {
+Result<std::optional<Mapping>> mapped_from(pid_t pid, Address address) {
   ASSIGN_OR_RETURN(const Fd maps, open_maps(pid));
-  if (const auto found = query(maps.get(), address, kCoveringOrNext, false)) {
-    return std::optional(AddressRange{found->start, found->end});
-  }
-  if (errno == ENOENT) return std::optional<AddressRange>();
-  ASSIGN_OR_RETURN(const auto ranges, mapped_ranges(pid));
-  const auto first = std::find_if(ranges.begin(), ranges.end(), [&](const auto& range) { return range.end > address; });
-  return first == ranges.end() ? std::optional<AddressRange>() : std::optional(*first);
+  auto found = query(maps.get(), address, kCoveringOrNext, false);
+  if (found || errno == ENOENT) return found;
+  ASSIGN_OR_RETURN(auto mappings, all_mappings_in(pid, {address, kKernelStart}));
+  return mappings.empty() ? std::optional<Mapping>() : std::move(mappings.front());
 }
 
 std::vector<AddressRange> ranges_of(const std::vector<Mapping>& mappings) {

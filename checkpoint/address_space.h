@@ -21,6 +21,8 @@ struct AddressRange {
   Address end = 0;
 
   bool operator==(const AddressRange&) const = default;
+  // Whether this and the mapping have memory in common.
+  bool meets(const Mapping& mapping) const { return start < mapping.end && mapping.start < end; }
 };
 
 // The mappings of a process, in address order, without the kernel's own ([vdso], [vvar], [vsyscall]). `file` is not
@@ -36,9 +38,12 @@ Mapping* mapping_at(std::vector<Mapping>& mappings, Address address);
 // kernel can be asked for a single mapping (ioctl(2) PROCMAP_QUERY, Linux 6.11), this takes a few microseconds, however
 // many mappings there are.
 Result<Mapping> mapping_of(pid_t pid, Address address);
-// Where the process's first mapping is that ends after the address, [vdso] and [vvar] included, found in the same way.
-// None if there is no such mapping.
-Result<std::optional<AddressRange>> mapped_from(pid_t pid, Address address);
+// The process's first mapping that ends after the address, without its name, [vdso] and [vvar] included; found in the
+// same way. None if there is no such mapping.
+Result<std::optional<Mapping>> mapped_from(pid_t pid, Address address);
+// The mappings of a process that lie in a range, in part or as a whole, without their names, [vdso] and [vvar]
+// included; found in the same way.
+Result<std::vector<Mapping>> mappings_in(pid_t pid, AddressRange range);
 // The executable mappings of a process, found in the same way. Those of files may come without their names.
 Result<std::vector<Mapping>> code_mappings(pid_t pid);
 // Where memory is mapped, in address order, [vdso] and [vvar] included; found in the same way.

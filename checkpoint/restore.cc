@@ -214,6 +214,11 @@ std::optional<uint64_t> SharedObjects::size_of(uint64_t object) const {
   return found != objects_.end() && found->second.sized ? std::optional(found->second.size) : std::nullopt;
 }
 
+uint64_t SharedObjects::mapped_size(uint64_t object) const {
+  const auto found = objects_.find(object);
+  return found == objects_.end() ? 0 : found->second.size;
+}
+
 uint64_t SharedObjects::take_copy(uint64_t object) {
   const auto shown = copies_.extract(object);
   return shown.empty() ? 0 : shown.mapped();

@@ -31,6 +31,8 @@ class SharedObjects {
   std::optional<uint64_t> object_of(uint64_t device, uint64_t inode) const;
   // Its size, if it was resized.
   std::optional<uint64_t> size_of(uint64_t object) const;
+  // At least what a process can have mapped of it.
+  uint64_t mapped_size(uint64_t object) const;
 
   // The object shows the trace's copy of this file until take_copy(), which returns that file; 0: none.
   void show_copy(uint64_t object, uint64_t file) { copies_[object] = file; }

@@ -169,7 +169,7 @@ Result<void> CallReplay::change_memory(RedrivenThread& thread, const Event& call
   RestoredProcess& process = unit.process(thread.process);
   const bool writes_code = makes_writable_code(static_cast<uint64_t>(call.number), call.args[2]);
   if (writes_code && !cpuid_traps()) unit.stay_on_first_processor();
-  ASSIGN_OR_RETURN(const auto code, patcher_.code_after(thread.process, call, special, process.brk));
+  ASSIGN_OR_RETURN(const auto changed_code, patcher_.code_changes(thread.process, call, special, process.brk));
   const auto moved = redriving_.gates.make_room(thread, call, special);
   StubCalls calls(process.stub, thread.tid);
   if (may_have_changed(call, special)) TRY(replay_failed_memory_call(call, process.stub, thread.tid));
@@ -179,7 +179,7 @@ Result<void> CallReplay::change_memory(RedrivenThread& thread, const Event& call
     TRY(replay_memory_call(call, special, process.stub, process.brk, calls, unit.shared(), redriving_.file_path));
   }
   TRY(calls.run());
-  if (code == SitePatcher::CodeAfter::changed) patcher_.forget_code();
+  if (!changed_code.empty()) TRY(patcher_.read_code_again(thread.process, changed_code));
   TRY(redriving_.gates.map(moved, thread.tid));
   if (call.result != 0) return {};
   constexpr uint64_t kArchSetGs = 0x1001, kArchSetFs = 0x1002;

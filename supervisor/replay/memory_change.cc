@@ -37,10 +37,28 @@ bool makes_code(const Event& event, Special special) {
   return (special == Special::mmap || special == Special::mprotect) && (event.args[2] & PROT_EXEC);
 }
 
+Result<void> read_code_again(pid_t pid, const std::vector<AddressRange>& changed, std::vector<Mapping>& code) {
+  for (const AddressRange& range : changed) {
+    AddressRange whole = range;  // with what is left of mappings that were changed in part
+    std::erase_if(code, [&](const Mapping& mapping) {
+      if (!range.meets(mapping)) return false;
+      whole = {std::min(whole.start, mapping.start), std::max(whole.end, mapping.end)};
+      return true;
+    });
+    ASSIGN_OR_RETURN(const auto mapped, mappings_in(pid, whole));
+    for (const Mapping& mapping : mapped) {
+      if (!(mapping.protection & PROT_EXEC)) continue;
+      const AddressRange joined{mapping.start, mapping.end};  // with code beside it, as the kernel does
+      std::erase_if(code, [&](const Mapping& known) { return joined.meets(known); });
+      code.push_back(mapping);
+    }
+  }
+  return {};
+}
+
 bool overlap(const std::vector<AddressRange>& ranges, const std::vector<Mapping>& mappings) {
   return std::any_of(ranges.begin(), ranges.end(), [&](const AddressRange& range) {
-    return std::any_of(mappings.begin(), mappings.end(),
-                       [&](const Mapping& m) { return range.start < m.end && m.start < range.end; });
+    return std::any_of(mappings.begin(), mappings.end(), [&](const Mapping& mapping) { return range.meets(mapping); });
   });
 }
 

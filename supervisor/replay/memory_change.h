@@ -15,6 +15,9 @@ std::vector<AddressRange> changed_memory(const Event& event, Special special, Ad
 // Whether the call has made memory that it changed executable.
 bool makes_code(const Event& event, Special special);
 
+// Brings the code that a process had before its memory changed in these ranges up to date.
+Result<void> read_code_again(pid_t pid, const std::vector<AddressRange>& changed, std::vector<Mapping>& code);
+
 bool overlap(const std::vector<AddressRange>& ranges, const std::vector<Mapping>& mappings);
 
 }  // namespace redrive

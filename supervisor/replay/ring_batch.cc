@@ -109,8 +109,8 @@ Result<std::optional<std::vector<gate::InjectedCall>>> RingBatch::calls_of(const
   const RedrivenThread& thread = redriving_.unit.thread(event.thread);
   const RestoredProcess& process = redriving_.unit.process(thread.process);
   Address brk = events_.breaks.empty() ? process.brk : events_.breaks.back().second;
-  ASSIGN_OR_RETURN(const auto code, patcher_.code_after(thread.process, event, special, brk));
-  if (code == SitePatcher::CodeAfter::changed || UnitGates::is_in_the_way(*events_.gate, event, special, brk)) {
+  ASSIGN_OR_RETURN(const auto changed_code, patcher_.code_changes(thread.process, event, special, brk));
+  if (!changed_code.empty() || UnitGates::is_in_the_way(*events_.gate, event, special, brk)) {
     return Made();
   }
   RingCalls calls;

@@ -18,13 +18,19 @@ Result<std::vector<Mapping>*> SitePatcher::code_of(ProcessSerial process) {
   return &known->second;
 }
 
-Result<SitePatcher::CodeAfter> SitePatcher::code_after(ProcessSerial process, const Event& event, Special special,
-                                                       Address brk) {
-  const auto ranges = changed_memory(event, special, brk);
-  if (ranges.empty()) return CodeAfter::same;
-  if (makes_code(event, special)) return CodeAfter::changed;
+Result<std::vector<AddressRange>> SitePatcher::code_changes(ProcessSerial process, const Event& event, Special special,
+                                                            Address brk) {
+  auto ranges = changed_memory(event, special, brk);
+  if (ranges.empty() || makes_code(event, special)) return ranges;
   ASSIGN_OR_RETURN(const auto* code, code_of(process));
-  return overlap(ranges, *code) ? CodeAfter::changed : CodeAfter::same;
+  return overlap(ranges, *code) ? std::move(ranges) : std::vector<AddressRange>();
+}
+
+Result<void> SitePatcher::read_code_again(ProcessSerial process, const std::vector<AddressRange>& changed) {
+  std::erase_if(code_, [&](const auto& other) { return other.first != process; });  // they may share the memory
+  const auto known = code_.find(process);
+  return known == code_.end() ? Result<void>()
+                              : redrive::read_code_again(redriving_.unit.stub(process).pid(), changed, known->second);
 }
 
 Result<void> SitePatcher::patch_ahead(const RedrivenThread& thread, Address site, SiteKind kind, uint64_t times,

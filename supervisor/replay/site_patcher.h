@@ -20,11 +20,11 @@ class SitePatcher {
   // memory for them is mapped already.
   Result<void> patch_ahead(const RedrivenThread& thread, Address site, SiteKind kind, uint64_t times, bool keeps_gaps);
 
-  // The process's code after a call that may map, unmap or protect it.
-  enum class CodeAfter : uint8_t { same, changed };
-  Result<CodeAfter> code_after(ProcessSerial process, const Event& event, Special special, Address brk);
-  // The code has changed.
-  void forget_code() { code_.clear(); }
+  // Where a call changes the process's code, by mapping, unmapping or protecting memory; nowhere if it changes none.
+  Result<std::vector<AddressRange>> code_changes(ProcessSerial process, const Event& event, Special special,
+                                                 Address brk);
+  // The process's code has changed in these ranges.
+  Result<void> read_code_again(ProcessSerial process, const std::vector<AddressRange>& changed);
 
  private:
   Result<std::vector<Mapping>*> code_of(ProcessSerial process);
@@ -32,7 +32,7 @@ class SitePatcher {
   using Site = std::pair<ProcessSerial, Address>;
   const Redriving& redriving_;
   ReplayTier* const tier_;
-  std::map<ProcessSerial, std::vector<Mapping>> code_;  // as it was read since it changed; named where it matters
+  std::map<ProcessSerial, std::vector<Mapping>> code_;  // kept up to date; named where it matters
   std::map<Site, uint64_t> own_calls_;                  // by sites in programs' own files
   std::set<Site> unpatchable_;                          // where a jump did not fit: not to be tried again
 };

@@ -49,17 +49,21 @@ Result<void> replay_memory_call(const Event& event, Special special, const Stub&
     case Special::shmdt: {
       if (failed) return {};
       // What is left of the segment that was attached there (shmat(2)); parts of it may be gone.
-      ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
-      const Mapping* first = nullptr;
-      for (const auto& mapping : mappings) {
-        if (!mapping.shared || mapping.start < args[0] || mapping.start - mapping.offset != args[0]) continue;
-        if (!first) first = &mapping;
-        if (mapping.device == first->device && mapping.inode == first->inode) {
-          TRY(calls.unmap(mapping.start, mapping.length()));
+      const Address start = args[0];
+      for (Address from = start;;) {
+        ASSIGN_OR_RETURN(const auto first, mapped_from(stub.pid(), from));
+        if (!first) return Error{"shmdt of memory that is not mapped"};
+        from = first->end;
+        if (!first->shared || first->start < start || first->start - first->offset != start) continue;
+        const auto segment = shared.object_of(first->device, first->inode);
+        if (!segment) continue;
+        ASSIGN_OR_RETURN(const auto mappings, mappings_in(stub.pid(), {start, start + shared.mapped_size(*segment)}));
+        for (const auto& mapping : mappings) {
+          const bool its = mapping.device == first->device && mapping.inode == first->inode;
+          if (its && mapping.start - mapping.offset == start) TRY(calls.unmap(mapping.start, mapping.length()));
         }
+        return {};
       }
-      if (!first) return Error{"shmdt of memory that is not mapped"};
-      return {};
     }
     case Special::munmap:
       if (failed) return {};
@@ -107,30 +111,33 @@ bool may_have_changed(const Event& event, Special special) {
 Result<void> replay_failed_memory_call(const Event& event, const Stub& stub, pid_t tid) {
   const auto& args = event.args;
   const Address start = args[0], end = start + page_up(args[1]);
-  ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
-  Address reached = start;
-  size_t pieces = 0;
-  bool hole = false;
-  for (const auto& mapping : mappings) {
-    if (mapping.end <= start || end <= mapping.start) continue;
-    hole |= mapping.start > reached;
-    reached = mapping.end;
-    ++pieces;
-  }
-  hole |= reached < end;
-  const bool remaps = event.number == SYS_mremap;
-  if (remaps && (end < start || start + args[1] < start)) {
-    // No kernel touches such a source. The target is what it may have unmapped.
-    const AddressRange target{args[4], args[4] + page_up(args[2])};
-    const bool mapped = std::any_of(mappings.begin(), mappings.end(), [&](const Mapping& mapping) {
-      return mapping.start < target.end && target.start < mapping.end;
-    });
-    if (!mapped) return {};
-  } else if (remaps || (hole && event.result == -ENOMEM)) {
+  const auto fails_again = [&]() -> Result<bool> {
     ASSIGN_OR_RETURN(const int64_t result, stub.call(tid, event.number, {args[0], args[1], args[2], args[3], args[4]}));
-    if (result == event.result) return {};
-  } else if (pieces <= 1) {
-    return {};  // it changed all or nothing
+    return result == event.result;
+  };
+  if (event.number != SYS_mremap) {
+    ASSIGN_OR_RETURN(const auto mappings, mappings_in(stub.pid(), {start, end}));
+    if (mappings.empty()) return {};
+    Address reached = start;
+    bool hole = false;
+    for (const auto& mapping : mappings) {
+      hole |= mapping.start > reached;
+      reached = mapping.end;
+    }
+    hole |= reached < end;
+    if (hole && event.result == -ENOMEM) {
+      ASSIGN_OR_RETURN(const bool equal, fails_again());
+      if (equal) return {};
+    } else if (mappings.size() == 1) {
+      return {};  // it changed all or nothing
+    }
+  } else if (end < start || start + args[1] < start) {
+    // No kernel touches such a source. The target is what it may have unmapped.
+    ASSIGN_OR_RETURN(const auto mapped, mapped_from(stub.pid(), args[4]));
+    if (!mapped || mapped->start >= args[4] + page_up(args[2])) return {};
+  } else {
+    ASSIGN_OR_RETURN(const bool equal, fails_again());
+    if (equal) return {};
   }
   return Error{std::string(syscall_name(event.number)) + " failed with " + std::string(error_name(event.result)) +
                " when it was recorded, and how much of its memory it had changed by then is not known"};
@@ -142,7 +149,7 @@ Result<bool> remap_pieces(const Event& event, const Stub& stub, Calls& calls) {
   const Address start = args[0], end = start + page_up(args[1]), new_end = start + page_up(args[2]);
   const auto first = mapping_of(stub.pid(), start);
   if (!first || first->end >= end || (target == start && new_end <= end)) return false;
-  ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
+  ASSIGN_OR_RETURN(const auto mappings, mappings_in(stub.pid(), {start, end}));
   const uint64_t flags = args[3] | MREMAP_MAYMOVE | MREMAP_FIXED;
   for (const auto& mapping : mappings) {
     const Address from = std::max(mapping.start, start), to = std::min(mapping.end, end);

@@ -2,6 +2,9 @@
 #include "supervisor/replay/memory_change.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "tests/unit/unit_test.h"
 
@@ -66,6 +69,33 @@ TEST_CASE("memory change: code is what is made executable, or lies where code wa
   CHECK(overlap({{0x1000, 0x2000}, {0x8fff, 0xa000}}, code));
   CHECK_FALSE(overlap({{0x3000, 0x4000}, {0x5000, 0x8000}}, code));
   CHECK_FALSE(overlap({}, code));
+}
+
+TEST_CASE("memory change: code is read again where it changed, with what is left of mappings and what was joined") {
+  constexpr int kCode = PROT_READ | PROT_EXEC;
+  constexpr size_t kPages = 8;
+  auto* const area =
+      static_cast<char*>(mmap(nullptr, kPages * kPageSize, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(area != MAP_FAILED);
+  const auto address = [&](size_t page) { return reinterpret_cast<Address>(area) + page * kPageSize; };
+  std::vector<Mapping> code;
+  const auto protect = [&](size_t first, size_t last, int protection) {
+    REQUIRE_EQ(mprotect(area + first * kPageSize, (last - first) * kPageSize, protection), 0);
+    REQUIRE(read_code_again(getpid(), {{address(first), address(last)}}, code));
+    Ranges pages;
+    for (const Mapping& each : code) {
+      CHECK((each.protection & PROT_EXEC));
+      pages.push_back({(each.start - address(0)) / kPageSize, (each.end - address(0)) / kPageSize});
+    }
+    std::sort(pages.begin(), pages.end());
+    return pages;
+  };
+  CHECK_EQ(protect(1, 6, kCode), Ranges{{1, 6}});
+  CHECK_EQ(protect(3, 4, PROT_READ | PROT_WRITE), Ranges{{1, 3}, {4, 6}});
+  CHECK_EQ(protect(6, 7, kCode), Ranges{{1, 3}, {4, 7}});
+  CHECK_EQ(protect(3, 4, kCode), Ranges{{1, 7}});
+  CHECK_EQ(protect(0, 8, PROT_NONE), Ranges{});
+  munmap(area, kPages * kPageSize);
 }
 
 }  // namespace redrive::memory_change_test

@@ -245,6 +245,16 @@ TEST_CASE("address space: each mapping is found by its addresses, and none where
   const auto ranges = mapped_ranges(child);
   REQUIRE(ranges);
   for (const AddressRange& range : ranges_of(*mappings)) CHECK_EQ(std::count(ranges->begin(), ranges->end(), range), 1);
+  const auto around = mappings_in(child, {middle - 1, middle + kPageSize + 1});
+  REQUIRE(around);
+  REQUIRE_EQ(around->size(), 2);
+  CHECK_EQ((*around)[0].end, middle);
+  CHECK_EQ((*around)[1].start, middle + kPageSize);
+  CHECK_EQ((*around)[1].protection, PROT_NONE);
+  CHECK_FALSE((*around)[1].shared);
+  const auto inside = mappings_in(child, {middle, middle + kPageSize});
+  REQUIRE(inside);
+  CHECK(inside->empty());
   const auto after = mapped_from(child, middle);
   REQUIRE(after);
   REQUIRE(*after);

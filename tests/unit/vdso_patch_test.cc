@@ -27,7 +27,7 @@ TEST_CASE("a vDSO is patched and restored in place") {
   REQUIRE(memory);
   const auto patch = VdsoPatch::of_process(getpid(), *memory);
   REQUIRE(patch);
-  CHECK(patch->range() == **range);
+  CHECK(patch->range() == AddressRange{(*range)->start, (*range)->end});
   CHECK_FALSE(patch->was_patched());
   uint8_t instruction[2] = {};
   REQUIRE(memory->get(patch->syscall_instruction(), instruction));

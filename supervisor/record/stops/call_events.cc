@@ -144,19 +144,16 @@ Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& mem
 // comparison: what lies in memory that the program can write to, as the kernel does. The addresses of outputs may be
 // anything then, such as those of code, which is different in a replay.
 void CallEvents::keep_writable(const Thread& thread) {
-  if (spans_.empty()) return;
-  auto read = read_mappings(thread.process->memory.pid());
-  std::vector<Mapping> mappings = read ? std::move(*read) : std::vector<Mapping>();
   const Gate* const gate = thread.process->tier();
-  std::erase_if(mappings, [&](const Mapping& mapping) {
-    return !(mapping.protection & PROT_WRITE) || (gate && gate->owns(mapping.start, mapping.end));
-  });
   std::vector<Span> writable;
   for (const Span& span : spans_) {
-    for (const Mapping& mapping : mappings) {
-      const Address start = std::max(span.address, mapping.start);
-      const Address end = std::min(span.address + span.length, mapping.end);
-      if (start < end) writable.push_back({start, end - start, span.payload});
+    const AddressRange range{span.address, span.address + span.length};
+    const auto mappings = mappings_in(thread.process->memory.pid(), range);
+    if (!mappings) continue;
+    for (const Mapping& mapping : *mappings) {
+      if (!(mapping.protection & PROT_WRITE) || (gate && gate->owns(mapping.start, mapping.end))) continue;
+      const Address start = std::max(range.start, mapping.start), end = std::min(range.end, mapping.end);
+      writable.push_back({start, end - start, span.payload});
     }
   }
   spans_ = std::move(writable);

@@ -41,21 +41,33 @@ bool LayoutCalls::mappable(Thread& thread) {
 // shared.
 void LayoutCalls::note_layout(const Thread& thread, int64_t result) {
   SharedMappings& known = *thread.process->shared_mappings;
+  const pid_t pid = thread.process->memory.pid();
+  const auto& args = thread.call.args;
+  const auto pages = [](Address start, uint64_t length) {
+    return AddressRange{page_down(start), page_up(start + length)};
+  };
   switch (thread.call.row->special) {
     case Special::mmap:
       if (asks_for_sharing(thread)) return;
       // Without MAP_FIXED the kernel chooses a place where nothing is mapped, or fails and has changed nothing.
-      if ((thread.call.args[3] & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != MAP_FIXED) return;
-      if (is_error(result) || (thread.call.args[3] & MAP_HUGETLB)) return known.forget();
-      return known.remove({thread.call.args[0], page_up(thread.call.args[0] + thread.call.args[1])});
+      if ((args[3] & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != MAP_FIXED) return;
+      if (args[3] & MAP_HUGETLB) return known.forget();
+      if (is_error(result)) return known.look_again(pid, pages(args[0], args[1]));
+      return known.remove(pages(args[0], args[1]));
     case Special::munmap:
-      if (is_error(result)) return known.forget();
-      return known.remove({thread.call.args[0], page_up(thread.call.args[0] + thread.call.args[1])});
+      if (is_error(result)) return known.look_again(pid, pages(args[0], args[1]));
+      return known.remove(pages(args[0], args[1]));
     case Special::brk:
       return known.remove({page_up(static_cast<Address>(result)), page_up(thread.process->brk)});
-    case Special::mremap:
+    case Special::mremap: {
+      // If it failed, it may have moved some of several mappings.
+      const Address failed_to = args[3] & MREMAP_FIXED ? args[4] : args[0];
+      const Address to = is_error(result) ? failed_to : static_cast<Address>(result);
+      return known.moved(pid, pages(args[0], args[1]), pages(to, args[2]));
+    }
     case Special::shmdt:
-      return known.forget();
+      if (!is_error(result)) known.detached(pid, args[0]);
+      return;
     default:
       return;
   }

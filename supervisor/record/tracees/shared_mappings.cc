@@ -59,6 +59,41 @@ void SharedMappings::remove(AddressRange range) {
   }
 }
 
+bool SharedMappings::any_in(AddressRange range) const {
+  auto next = shown_.lower_bound(range.end);
+  return range.start < range.end && next != shown_.begin() && (--next)->second.end > range.start;
+}
+
+void SharedMappings::read_again(pid_t pid, AddressRange range) {
+  const auto mappings = mappings_in(pid, range);
+  if (!mappings) return forget();
+  remove(range);
+  for (const Mapping& mapping : *mappings) {
+    if (mapping.shared) add(mapping);
+  }
+}
+
+void SharedMappings::look_again(pid_t pid, AddressRange range) {
+  if (any_in(range)) read_again(pid, range);
+}
+
+void SharedMappings::moved(pid_t pid, AddressRange from, AddressRange to) {
+  if (!any_in(from) && !any_in(to)) return;
+  read_again(pid, from);
+  read_again(pid, to);
+}
+
+void SharedMappings::detached(pid_t pid, Address address) {
+  for (auto next = shown_.lower_bound(address); next != shown_.end();) {
+    const auto [start, shown] = *next++;
+    if (start - shown.offset != address) continue;
+    const Views& views = views_.at(shown.object);
+    read_again(pid, {address, address + views.places.rbegin()->first + views.longest});
+    if (!shown_.contains(start)) return;
+    next = shown_.upper_bound(start);  // that was not a segment
+  }
+}
+
 void SharedMappings::forget() {
   known_ = false;
   shown_.clear();

@@ -30,6 +30,12 @@ class SharedMappings {
   void add(const Mapping& mapping);
   // Nothing shared is mapped there any more.
   void remove(AddressRange range);
+  // A call that failed may have unmapped some of what was mapped there.
+  void look_again(pid_t pid, AddressRange range);
+  // A call has moved memory (mremap(2)), or resized it.
+  void moved(pid_t pid, AddressRange from, AddressRange to);
+  // A call has detached what was attached there (shmdt(2)).
+  void detached(pid_t pid, Address address);
   // The layout has changed in a way that is not reported here.
   void forget();
 
@@ -45,6 +51,8 @@ class SharedMappings {
     uint64_t longest = 0;                           // at least as long as any of them
   };
   void read(pid_t pid);
+  void read_again(pid_t pid, AddressRange range);
+  bool any_in(AddressRange range) const;
   void insert(Address start, const Shown& shown);
 
   bool known_ = false;
