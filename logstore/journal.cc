@@ -22,6 +22,7 @@ void fields(Direction& io, R& r) {
   } else if constexpr (std::is_same_v<T, IntervalRecord>) {
     io(r.unit, r.interval, r.kind, r.first_event, r.has_image, r.pid, r.command, r.pause_ns);
     io.added(r.began_ns);
+    io.added(r.threads);
   } else if constexpr (std::is_same_v<T, IntervalEnd>) {
     io(r.unit, r.interval, r.cpu_ns, r.end_event);
     io.added(r.state);

@@ -62,6 +62,7 @@ struct IntervalRecord {
   std::string command;    // basename of the program, arguments appended, at most 200 bytes
   uint64_t pause_ns = 0;  // how long the unit was stopped for it
   uint64_t began_ns = 0;  // on CLOCK_MONOTONIC; 0: not known
+  uint64_t threads = 0;   // of the unit at its beginning; 0: not known
 };
 
 // CPU time and counts of an interval that has ended.

@@ -14,6 +14,7 @@ namespace {
 
 // Numbers of events up to here can be added to without overflow.
 constexpr EventIndex kLargestNumber = EventIndex{1} << 62;
+constexpr uint64_t kMostThreads = uint64_t{1} << 22;  // PID_MAX_LIMIT of Linux
 
 }  // namespace
 
@@ -256,6 +257,7 @@ Result<void> Volume::take(const RecordHeader& at, const JournalRecord& record) {
     if (place > 0 && r->first_event < list[place - 1].first_event)
       return wrong("interval begins before the previous one");
     if (place == 0 && r->first_event != first_event(r->unit) && numbered) return wrong("interval begins elsewhere");
+    if (r->threads > kMostThreads) return wrong("interval with an impossible number of threads");
     if (place == list.size()) list.emplace_back();
     list[place] = *r;
   } else if (const auto* r = std::get_if<IntervalEnd>(&record)) {

@@ -183,7 +183,7 @@ class Deciding {
     // As far as an execution says it: what was mapped, it does not.
     const double memory_s = std::max(restore_s - execution_.stub_s, 0.0);
     const auto memory_bytes = static_cast<uint64_t>(memory_s * kRestoreBytesPerSecond);
-    policy_.on_restore_known(id, nanoseconds(start_s(execution_.stub_s, 0, memory_bytes)), memory_bytes);
+    policy_.on_restore_known(id, nanoseconds(start_s(execution_.stub_s, 0, 0, memory_bytes)), memory_bytes);
     if (const auto end = placement_.lengths_known ? recorded_end(id, unit.intervals, at_ns) : std::nullopt) {
       policy_.on_length_known(id, *end - at_ns);
     }

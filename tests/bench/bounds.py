@@ -30,13 +30,16 @@ MORE_NODES = [("mesh", 8, "{n} 1200i"), ("mesh", 12, "{n} 1000i"), ("mesh", 16, 
               ("talkers", 16, "{n} 400 300000 64"), ("talkers", 20, "{n} 400 300000 64"), ("talkers", 24, "{n} 400 300000 64"),
               ("talkers", 28, "{n} 300 300000 64"), ("mesh", 24, "{n} 500i"), ("cg", 8, "8 500 150")]
 MORE_OPEN_MPI = [("jacobi", 16, "600 800 nocheck"), ("det", 8, "600 8"), ("exchange", 16, "64 600"), ("ring", 24, "150 12")]
-# What takes a replay much more work than the program: gigabytes from process to process, input, calls at which it stops, and calls beside many mappings that may have
-# changed some of them. Shell commands.
+# What takes a replay much more work than the program: gigabytes from process to process, input, calls at which it stops, calls beside many mappings that may have changed
+# some of them, and threads. Shell commands.
 OTHER_WORK = [("streams", 4, "dd if=/dev/zero bs=64k count=48000 status=none | cat | cat | wc -c"),
               ("input", 1, "dd if=/dev/zero of=/dev/null bs=1M count=4000 status=none"),
               ("stops", 1, "perl -e 'open F, q(/bin/sh); for (1 .. 60000) { flock F, 1; flock F, 8 }'"),
               # mmap(2), and mprotect(2) of memory that is not there, with their numbers.
-              ("layout", 1, "perl -e 'syscall 9, 0, 4096, 1 + 2 * ($_ % 2), 34, -1, 0 for 1 .. 15000; syscall 10, 1 << 40, 4096, 3 for 1 .. 60000'")]
+              ("layout", 1, "perl -e 'syscall 9, 0, 4096, 1 + 2 * ($_ % 2), 34, -1, 0 for 1 .. 15000; syscall 10, 1 << 40, 4096, 3 for 1 .. 60000'"),
+              ("threads", 1, "python3 -c 'import threading; threading.stack_size(65536); awake = threading.Event()\n"
+                             "sleepers = [threading.Thread(target=awake.wait) for i in range(2000)]; [each.start() for each in sleepers]\n"
+                             "[sum(range(9999)) for i in range(8000)]; awake.set(); [each.join() for each in sleepers]'")]
 # The same as most of these, of some half a minute.
 LONG = [("mesh", 4, "{n} 16000i"), ("tester", 6, "{n} 1500 250"), ("cg", 4, "4 500 800"), ("talkers", 6, "{n} 6000 300000 64"),
         ("talkers", 12, "{n} 3000 300000 64")]

@@ -197,7 +197,7 @@ class Mutation {
     add_all(f, r.joined);
   }
   static void list(IntervalRecord& r, Fields& f) {
-    add(f, r.unit, r.interval, r.first_event, r.has_image, r.pid, r.command, r.pause_ns, r.began_ns);
+    add(f, r.unit, r.interval, r.first_event, r.has_image, r.pid, r.command, r.pause_ns, r.began_ns, r.threads);
     add_enum(f, r.kind);
   }
   static void list(IntervalEnd& r, Fields& f) {
@@ -302,7 +302,10 @@ class Mutation {
     if (has_data && record.length < kMost) record.data.resize(record.length);
     if (has_data) record.length = record.data.size();
   }
-  void mend(IntervalRecord& r) { r.kind = static_cast<CheckpointKind>(static_cast<uint8_t>(r.kind) % 3); }
+  void mend(IntervalRecord& r) {
+    r.kind = static_cast<CheckpointKind>(static_cast<uint8_t>(r.kind) % 3);
+    r.threads %= 4096;
+  }
   void mend(IntervalEnd& r) {
     auto state = once_in(2) ? decode_end_state(r.state) : std::nullopt;
     if (!state) return;

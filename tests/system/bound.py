@@ -148,6 +148,36 @@ def layout_is_not_read_again(ctx):
         raise Failure(f"{calls} calls took {recorded_s:.1f} s to record, and {replayed_s:.1f} s to execute again")
 
 
+# Threads that sleep while the first one computes.
+SLEEPERS = """import os, threading, time
+threading.stack_size(65536)
+awake = threading.Event()
+sleepers = [threading.Thread(target=awake.wait) for i in range(THREADS)]
+for each in sleepers: each.start()
+until = time.process_time() + 0.5
+while time.process_time() < until: os.getppid()
+awake.set()
+for each in sleepers: each.join()
+"""
+
+
+@test("bound/threads")
+def threads_take_time(ctx):
+    """An interval's replay makes all threads that the unit has when it begins. Predictions say so."""
+    threads = 1000
+    record(ctx, Job([sys.executable, "-c", SLEEPERS.replace("THREADS", str(threads))], good=lambda outcome: outcome.status == 0,
+                    record_options=("--bound", "60s", "--checkpoint-period", "200ms")))
+    stub_s = ctx.json("stats", ctx.trace)["restore_cost_s"]
+    checkpoints = [each for each in ctx.json("ls", "--checkpoints", ctx.trace)["checkpoints"] if each["threads"] > threads]
+    if not checkpoints:
+        raise Failure("no checkpoint was taken while the threads were there")
+    for each in checkpoints:
+        restore_s = ctx.json("plan", ctx.trace, f"{each['unit']}:{each['interval']}")["restore_s"]
+        least_s = (1 + 0.09 * threads) * stub_s + each["bytes"] / 500e6
+        if restore_s < least_s:
+            raise Failure(f"{threads} threads and {each['bytes']} bytes are predicted to be restored in {restore_s:.3f} s, not {least_s:.3f}")
+
+
 @test("bound/required", slow=True)
 def required(ctx):
     """With --require-bound, a bound that is not kept is a failure of the recording; one that is kept is none."""

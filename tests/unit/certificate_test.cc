@@ -8,6 +8,7 @@
 #include "logstore/trace_additions.h"
 #include "logstore/trace_files.h"
 #include "supervisor/plan/repair.h"
+#include "supervisor/plan/restore_cost.h"
 #include "supervisor/plan/thinned.h"
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
@@ -134,6 +135,18 @@ TEST_CASE("certificate: the prediction is Graham's bound with restores, at the p
   CHECK_EQ(replay.memory_bytes, 8192);
   // Half of the work and the longest path (0.1), half of the restores and one of them.
   CHECK_EQ(replay.predicted_s, doctest::Approx(1.5 * (0.14 + 0.1) / 2 + (0.04 + 0.02) / 2));
+}
+
+TEST_CASE("certificate: an interval takes longer to restore the more threads it begins with") {
+  const SampleTrace sample;
+  const Trace& trace = *sample.trace;
+  const ReplayCosts its_costs = costs_of(trace, 1);
+  for (UnitId unit = 1; unit <= sample::kUnits; ++unit) {
+    const double stub_s = trace.settings().restore_cost_s;
+    CHECK_EQ(trace.intervals(unit)[1].threads, unit + 1);
+    CHECK_EQ(its_costs.restore_s(unit, 1),
+             doctest::Approx(stub_s * (1 + kThreadStubs * (unit + 1)) + restore_s(trace.stored_bytes(unit, 1))));
+  }
 }
 
 TEST_CASE("certificate: each replay takes its time to begin, each interval to be started, and each message") {

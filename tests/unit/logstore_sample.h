@@ -196,7 +196,7 @@ inline void fill(TraceWriter& writer, const std::function<void(EventIndex)>& flu
       const auto kind = interval > 0 ? CheckpointKind::image : unit > 1 ? CheckpointKind::fork : CheckpointKind::exec;
       const std::string command = unit == 1 ? "server -p 80" : "jacobi --size 100";
       writer.add(IntervalRecord{unit, interval, kind, first, interval > 0, static_cast<int32_t>(100 + unit), command,
-                                250'000, kStart_ns + interval});
+                                250'000, kStart_ns + interval, unit + interval});
       for (EventIndex i = 0; i < kEventsPerInterval; i++) writer.append(unit, event(values[unit]));
     }
     if (writer.flush() && flushed) flushed(first + kEventsPerInterval);

@@ -674,9 +674,10 @@ TEST_CASE("journal records are what their encodings say, and nothing longer or s
       const bool of_format_3 = image && !image->own_file && size == data.size() - 1;
       const bool of_format_4 = ends && size == data.size() - 5;
       const bool of_format_9 = ends && size == data.size() - 2;
-      const bool of_format_10 = (begins || ends) && size == data.size() - 1;
+      const bool of_format_10 = (begins && size == data.size() - 2) || (ends && size == data.size() - 1);
+      const bool of_format_14 = begins && size == data.size() - 1;
       CHECK_EQ(decode(type_of(record), std::span(data).first(size), back),
-               of_format_3 || of_format_4 || of_format_9 || of_format_10 || before_criu);
+               of_format_3 || of_format_4 || of_format_9 || of_format_10 || of_format_14 || before_criu);
     }
     if (image && image->own_file) continue;  // the same with one more field
     data.push_back(0);

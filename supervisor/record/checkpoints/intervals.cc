@@ -33,27 +33,33 @@ void Intervals::begin(Unit& unit, CheckpointKind kind, Process& process, uint64_
   record.command = process.command;
   record.pause_ns = pause_ns;
   record.began_ns = since_boot_ns(unit.interval_began);
+  record.threads = unit.threads.size();
   writer_.add(record);
   unit.interval_record = record;
   unit.period_ns = limits_.checkpoint_period_ns;
   messages_.begin_interval(unit.id, unit.ended_ns);
-  messages_.note_restore(unit.id, start_ns(0, 0), 0);
+  messages_.note_restore(unit.id, start_ns(unit, 0, 0), 0);
 }
 
 void Intervals::note_image(Unit& unit, const UnitState& state, uint64_t memory_bytes) {
-  unit.period_ns = period_ns(memory_bytes);
+  unit.period_ns = period_ns(unit, memory_bytes);
   size_t mappings = 0;
   for (const auto& process : state.processes) mappings += process.mappings.size();
-  messages_.note_restore(unit.id, start_ns(mappings, memory_bytes), memory_bytes);
+  messages_.note_restore(unit.id, start_ns(unit, mappings, memory_bytes), memory_bytes);
 }
 
-uint64_t Intervals::start_ns(size_t mappings, uint64_t memory_bytes) const {
-  return nanoseconds(start_s(limits_.spawn_s, mappings, memory_bytes));
+void Intervals::note_birth(Unit& unit, bool of_thread) const {
+  unit.clock.add_replay(nanoseconds(of_thread ? threads_s(limits_.spawn_s, 1) : limits_.spawn_s));
 }
 
-uint64_t Intervals::period_ns(uint64_t memory_bytes) const {
+uint64_t Intervals::start_ns(const Unit& unit, size_t mappings, uint64_t memory_bytes) const {
+  return nanoseconds(start_s(limits_.spawn_s, mappings, unit.threads.size(), memory_bytes));
+}
+
+uint64_t Intervals::period_ns(const Unit& unit, uint64_t memory_bytes) const {
   const uint64_t whole = limits_.checkpoint_period_ns;
-  const double left_s = limits_.restore_budget_s - restore_s(memory_bytes);
+  const double restored_s = threads_s(limits_.spawn_s, unit.threads.size()) + restore_s(memory_bytes);
+  const double left_s = limits_.restore_budget_s - restored_s;
   if (left_s <= 0) return whole;
   return std::max(whole / 4, static_cast<uint64_t>(static_cast<double>(whole) * left_s / limits_.restore_budget_s));
 }

@@ -23,6 +23,8 @@ class Intervals {
   void note_end_state(const Thread& thread, const user_regs_struct& regs) const;
   // The unit's interval, which has just begun, starts from this state, whose pages are so many bytes.
   void note_image(Unit& unit, const UnitState& state, uint64_t memory_bytes);
+  // A thread was born in the unit, or a process that stays in it: a replay makes it, too.
+  void note_birth(Unit& unit, bool of_thread) const;
   // When the unit is asked for a checkpoint: early enough before T that it comes to a call, or is stopped where it is,
   // within T.
   uint64_t checkpoint_at_ns(const Unit& unit) const;
@@ -32,10 +34,11 @@ class Intervals {
   uint64_t until_due_ns(Unit& unit) const;
 
  private:
-  // The period of an interval that begins with this much memory: restoring the memory and executing the interval must
-  // fit into the bound. Where they cannot, closer checkpoints would only cost; so would any closer than a quarter of T.
-  uint64_t period_ns(uint64_t memory_bytes) const;
-  uint64_t start_ns(size_t mappings, uint64_t memory_bytes) const;
+  // The period of an interval that begins with so many threads and so much memory: restoring these and executing the
+  // interval must fit into the bound. Where they cannot, closer checkpoints would only cost; so would any closer than a
+  // quarter of T.
+  uint64_t period_ns(const Unit& unit, uint64_t memory_bytes) const;
+  uint64_t start_ns(const Unit& unit, size_t mappings, uint64_t memory_bytes) const;
 
   Tracer& tracer_;
   TraceWriter& writer_;

@@ -130,6 +130,7 @@ void Births::born(Thread& parent, pid_t tid) {
       child->image_at_birth = messages_.keeps_birth(unit.id, at_ns, home.id);
     }
   }
+  if (event->child_thread) intervals_.note_birth(unit, flags & CLONE_THREAD);
   if (parent.call.hides_untraced && parent.call.row->special == Special::clone3) {
     parent.call.hides_untraced = false;
     show_untraced(parent, process.memory);
