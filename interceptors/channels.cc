@@ -26,7 +26,8 @@ namespace {
 constexpr uint64_t kMaxHeldPerStream = uint64_t{64} << 20;
 constexpr uint64_t kMaxHeld = uint64_t{256} << 20;  // of all streams
 constexpr uint64_t kMaxHeldDatagrams = uint64_t{64} << 20;
-constexpr uint64_t kOverhead = 192;   // counted for each send in addition to its bytes: its place in lists, its token
+constexpr uint64_t kOverhead = 192;  // counted for each send in addition to its bytes: its place in lists, its token
+constexpr size_t kMostPeers = 1 << 17;
 constexpr size_t kReorderWindow = 8;  // how many sends may overtake each other on their way into one channel
 // Counted in new channels:
 constexpr size_t kLookEvery = 512;
@@ -143,6 +144,22 @@ void Channels::note_sender(uint64_t channel, uint64_t inode) {
   out.sender_inode = inode;
 }
 
+void Channels::note_pair(int pidfd, int fd, int other) {
+  struct stat info[2] = {};
+  const Fd copies[] = {Fd(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, fd, 0))),
+                       Fd(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd, other, 0)))};
+  for (size_t i = 0; i < std::size(copies); ++i) {
+    if (!copies[i] || fstat(copies[i].get(), &info[i]) != 0) return;
+  }
+  note_peers(info[0].st_ino, info[1].st_ino);
+}
+
+void Channels::note_peers(uint64_t inode, uint64_t other) {
+  if (unix_peers_.size() >= kMostPeers) unix_peers_.clear();
+  unix_peers_[inode] = other;
+  unix_peers_[other] = inode;
+}
+
 std::optional<Endpoint> Channels::resolve_socket(int fd, uint64_t inode) {
   int domain = 0, type = 0;
   socklen_t size = sizeof domain;
@@ -181,6 +198,13 @@ std::optional<Endpoint> Channels::resolve_socket(int fd, uint64_t inode) {
 // The inode of the other end. 0 if there is none, not yet (connected but not accepted) or no longer (closed). Nullopt
 // if the socket is not connected.
 std::optional<uint64_t> Channels::unix_peer(uint64_t inode) {
+  if (const auto known = unix_peers_.find(inode); known != unix_peers_.end()) return known->second;
+  const auto peer = ask_unix_peer(inode);
+  if (peer && *peer) note_peers(inode, *peer);
+  return peer;
+}
+
+std::optional<uint64_t> Channels::ask_unix_peer(uint64_t inode) {
   if (!diag_) diag_ = Fd(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   struct {
     nlmsghdr header;

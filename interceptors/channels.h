@@ -121,6 +121,9 @@ class Channels {
   // The endpoint behind `fd` of the process that `pidfd` refers to. Kind::none for files and foreign objects; nullopt
   // if it is not known yet (a socket that is not connected). The caller may remember it only if it is settled().
   std::optional<Endpoint> resolve(int pidfd, int fd);
+  // These descriptors were made as two sockets that are connected to each other. The kernel need not be asked for that
+  // later, which takes it longer the more sockets there are.
+  void note_pair(int pidfd, int fd, int other);
 
   // A send is entered. Takes its whole payload; end_send() says how much of it went. `datagrams`: the lengths, if the
   // call sends several.
@@ -178,6 +181,8 @@ class Channels {
   void forget_channels();
   std::optional<Endpoint> resolve_socket(int fd, uint64_t inode);
   std::optional<uint64_t> unix_peer(uint64_t inode);
+  std::optional<uint64_t> ask_unix_peer(uint64_t inode);
+  void note_peers(uint64_t inode, uint64_t other);
 
   void hold(Stream& stream, const Segment& segment);
   void release(Stream& stream, const Segment& segment);
@@ -201,6 +206,7 @@ class Channels {
   std::unordered_map<const SendInfo*, DatagramNumber> first_of_call_;  // of calls that have not ended
   DatagramNumber next_datagram_ = 0;
   uint64_t datagram_bytes_ = 0;
+  std::unordered_map<uint64_t, uint64_t> unix_peers_;  // inodes of the other ends, in both directions
   Fd diag_;
 };
 

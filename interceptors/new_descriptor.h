@@ -13,6 +13,7 @@ enum class NewDescriptor : uint8_t {
   no_channel,  // something that carries no messages
   copy,        // the same object as behind argument 0
   socket,      // a socket of the domain and type in arguments 0 and 1
+  pair,        // two sockets that are connected to each other, stored at argument 3
   accepted,    // one end of a connection
   connected,   // no new descriptor: argument 0 becomes one end of a connection
   pipe,        // two descriptors of one pipe, stored at argument 0

@@ -97,7 +97,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(getsockname), fd, out_pointee(2), in_out(4)).served(),
     emulate(SYS(getpeername), fd, out_pointee(2), in_out(4)).served(),
     // The numbers are written before the sockets are made (net/socket.c, __sys_socketpair).
-    emulate(SYS(socketpair), val, val, val, always(out(8))).served(),
+    emulate(SYS(socketpair), val, val, val, always(out(8))).makes(NewDescriptor::pair).served(),
     emulate(SYS(setsockopt), fd, val, val, in_sized_by(4), val).served(),
     // The length is written on ERANGE too (SO_PEERSEC, SO_PEERGROUPS).
     emulate(SYS(getsockopt), fd, val, val, out_pointee(4), always(in_out(4))).served(),

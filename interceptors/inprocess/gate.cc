@@ -598,6 +598,7 @@ bool note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_k
   const uint64_t descriptor = call.makes == NewDescriptor::connected ? regs.rdi : result;
   switch (call.makes) {
     case NewDescriptor::none:
+    case NewDescriptor::pair:
       return false;
     case NewDescriptor::socket: {
       const uint64_t type = regs.rsi & ~(uint64_t{SOCK_NONBLOCK} | SOCK_CLOEXEC);

@@ -597,6 +597,36 @@ TEST_CASE("a unix stream can be sent into before it is accepted") {
   CHECK_EQ(matched(self.channels, *server, bytes("early"), false), "5+0:5");
 }
 
+TEST_CASE("the other end of a unix stream is remembered, whichever end was looked at") {
+  const Fd listening = listener(SocketAddress::loopback(AF_UNIX));
+  SocketAddress to = SocketAddress::of(listening);
+  const Fd client = new_socket(AF_UNIX, SOCK_STREAM);
+  REQUIRE_EQ(connect(client.get(), to.get(), to.size), 0);
+  Self self;
+  Fd accepted(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const auto server = self.ask(accepted);
+  REQUIRE(server);
+  accepted = Fd();  // now the kernel does not know it any more
+  const auto connected = self.ask(client);
+  REQUIRE(connected);
+  CHECK_EQ(connected->in, server->out);
+  CHECK_EQ(connected->out, server->in);
+
+  Pair pair = socket_pair(SOCK_STREAM);
+  self.channels.note_pair(self.pidfd.get(), pair.a.get(), pair.b.get());
+  const auto one = self.ask(pair.a);
+  pair.a = Fd();
+  const auto other = self.ask(pair.b);
+  REQUIRE(one);
+  REQUIRE(other);
+  CHECK_EQ(one->in, other->out);
+  CHECK_EQ(one->out, other->in);
+  Pair unused = socket_pair(SOCK_STREAM);
+  self.channels.note_pair(self.pidfd.get(), unused.a.get(), unused.b.get());
+  unused.b = Fd();
+  CHECK(self.ask(unused.a)->settled());
+}
+
 TEST_CASE("a fifo is told from a pipe") {
   char directory[] = "/tmp/redrive-fifo-XXXXXX";
   REQUIRE(mkdtemp(directory));

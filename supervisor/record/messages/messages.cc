@@ -81,6 +81,14 @@ void Messages::note_connection(const Call& call, int64_t result) {
   if (result < 0) return;
   if (made == NewDescriptor::accepted) endpoint_of(call, static_cast<int>(result));
   if (made == NewDescriptor::connected) endpoint(call, 0);
+  if (made == NewDescriptor::pair) note_pair(call);
+}
+
+// What the recorder finds behind the descriptors is what the call has made: as long as they are not known, they are not
+// closed without a stop.
+void Messages::note_pair(const Call& call) {
+  int ends[2];
+  if (call.memory.get(call.args[3], ends)) channels_.note_pair(call.pidfd, ends[0], ends[1]);
 }
 
 void Messages::forget_closed(const Call& call) {
@@ -119,6 +127,7 @@ void Messages::note_made(const Call& call, const gate::Record& record) {
     return;
   }
   if (record.result < 0) return;
+  if (made == NewDescriptor::pair) return note_pair(call);
   if (record.no_channel) known.set(fd, {});
   if (made != NewDescriptor::copy) return;
   if (const Endpoint* copied = known.find(static_cast<int>(call.args[0]))) known.set(fd, *copied);

@@ -127,6 +127,7 @@ class Messages {
  private:
   const Endpoint* endpoint_of(const Call& call, int fd);
   void note_made(const Call& call, const gate::Record& record);
+  void note_pair(const Call& call);
   bool from_another_volume(UnitId receiver) const;
   bool match(const Call& call, const Endpoint& from, int64_t result, std::span<const uint8_t> content);
   void keep(HeldPayload held);
