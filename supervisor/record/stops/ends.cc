@@ -55,9 +55,12 @@ void Ends::end_thread(Thread& thread, bool whole_process) {
   }
   Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.fatal = true;
-  for (const auto& [serial, other] : unit.threads) {
-    const bool ends = other == &thread || (whole_process && other->process == &process);
-    if (ends) note_thread_end(*other, last, event);
+  if (whole_process) {
+    for (const auto& [serial, other] : unit.threads) {
+      if (other->process == &process) note_thread_end(*other, last, event);
+    }
+  } else {
+    note_thread_end(thread, last, event);
   }
   unit.log.close(false);
   if (!whole_process) signals_.pass_on_held(thread);
