@@ -116,6 +116,21 @@ def stops_take_time(ctx):
     redrive_once(ctx)
 
 
+@test("bound/series")
+def series_is_not_stopped(ctx):
+    """Calls without success, in a series, are one event. A replay that begins amid them makes them without stops, as one that begins before them."""
+    calls = 400000
+    script = f"import os\nfor i in range({calls}): os.sched_yield()"
+    record(ctx, Job([sys.executable, "-c", script], good=lambda outcome: outcome.status == 0, record_options=("--bound", "60s", "--checkpoint-period", "30ms")))
+    stats = ctx.json("stats", ctx.trace)
+    if stats["intervals"] < 4 or stats["events"] > calls / 2:
+        raise Failure(f"{calls} calls are {stats['events']} events in {stats['intervals']} intervals")
+    replays = ctx.json("replay", "--all", "--verify", ctx.trace, cwd="/")
+    check_report(ctx, replays)
+    if replays["whole_s"] > calls * 4e-6:
+        raise Failure(f"{calls} calls took {replays['whole_s']:.2f} s to execute again")
+
+
 # With many mappings: calls that fail and may have changed some of their memory, code that is made writable and back, and segments that are attached.
 LAYOUT = """import ctypes, mmap, sys
 libc = ctypes.CDLL(None, use_errno=True)

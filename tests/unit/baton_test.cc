@@ -36,6 +36,45 @@ TEST_CASE("threads get the baton in the order in which they wait for it") {
   CHECK_FALSE(baton.is_awaited());
 }
 
+TEST_CASE("a baton that is kept for a woken thread goes to the next one that queues, before all that wait") {
+  Baton baton;
+  Thread waker, woken, other;
+  baton.queue(other);
+  baton.keep_for_woken(waker);
+  CHECK(baton.is_kept_by(waker));
+  CHECK_EQ(baton.next(), nullptr);
+  baton.queue(waker);
+  CHECK_EQ(baton.next(), nullptr);
+  baton.queue(woken);
+  CHECK_FALSE(baton.is_kept_by(waker));
+  for (Thread* const thread : {&woken, &other, &waker}) CHECK_EQ(baton.next(), thread);
+
+  baton.queue(other);
+  baton.keep_for_woken(waker);
+  CHECK(baton.stop_keeping());
+  CHECK_FALSE(baton.stop_keeping());
+  CHECK_EQ(baton.next(), &other);
+  baton.keep_for_woken(waker);
+  baton.forget(waker);
+  baton.queue(other);
+  CHECK_EQ(baton.next(), &other);
+}
+
+TEST_CASE("short turns that end asleep are followed by a hand-over, once in a slice") {
+  const auto begin = Clock::time_point{} + 1h;
+  LockTurns turns;
+  turns.sleeps(false, begin, begin + 2ms);
+  CHECK_FALSE(turns.in_vain());  // it may have done something
+  turns.sleeps(true, begin, begin + 2ms);
+  CHECK(turns.in_vain());
+  turns.handed_over(begin + 3ms);
+  CHECK_FALSE(turns.in_vain());
+  turns.sleeps(true, begin + 3ms, begin + 4ms);
+  CHECK_FALSE(turns.in_vain());
+  turns.sleeps(false, begin + 3ms + kBatonSlice, begin + 3ms + kBatonSlice + 500us);
+  CHECK(turns.in_vain());
+}
+
 TEST_CASE("a thread that has ended neither has the baton nor waits for it") {
   Baton baton;
   Thread a, b;
