@@ -545,6 +545,17 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
 
 // ---- The table of descriptors
 
+// Whether the call would close a descriptor that there is none of, as programs do that close all that there might be.
+// It is answered without the kernel: another thread may be given that number at any time.
+bool closes_nothing(Slot& s, const Call& call) {
+  if (call.closes == kNoArg || call.makes != NewDescriptor::none) return false;
+  Registers regs{};
+  regs.rax = kFcntl, regs.rdi = argument(s.regs, call.closes), regs.rsi = kGetFlags;
+  const bool nothing = execute(&regs, Phase::kernel) == -EBADF;
+  s.phase = Phase::before;
+  return nothing && !s.want_stop;
+}
+
 bool may_lose(const Slot& s, uint64_t descriptor) { return is_set(s.known, descriptor) || is_set(s.fresh, descriptor); }
 
 int64_t ask(uint64_t number, uint64_t a, uint64_t b, void* c, void* d = nullptr, uint64_t e = 0) {
@@ -834,7 +845,11 @@ bool serve_call(Slot& s) {
   if (call.wakes && s.stop_at_wake) return false;
   if (s.restricted[regs.rax / 64] >> regs.rax % 64 & 1) return false;
   if (call.clear != kNoArg && argument(regs, call.clear) >> call.clear_from) return false;
-  if (call.loses != kNoArg && !may_lose(s, argument(regs, call.loses))) return false;
+  int64_t answer = -call.refusal;  // 0: the kernel's
+  if (call.loses != kNoArg && !may_lose(s, argument(regs, call.loses))) {
+    if (!closes_nothing(s, call)) return false;
+    answer = -EBADF;
+  }
   if (call.changes_file && (changes_watched_file(s, call) || s.want_stop)) return false;
   uint16_t file = 0;
   if (!is_private_change(s, call, file) || opens_kernel_file(call, regs)) return false;
@@ -911,9 +926,9 @@ bool serve_call(Slot& s) {
     set_bit(s.fresh, argument(regs, call.closes), false);
   }
   const bool copied_is_known = is_set(s.known, argument(regs, 0));
-  if (call.refusal) s.phase = Phase::after;
+  if (answer) s.phase = Phase::after;
   const uint64_t sleep = sleeps && !waits_ns ? s.sleeps : 0;  // so short a wait is no sleep
-  int64_t result = call.refusal ? -call.refusal : execute(made_with, Phase::kernel, sleep);
+  int64_t result = answer ? answer : execute(made_with, Phase::kernel, sleep);
   // The kernel, or a filter from outside, may not know that call.
   if (waits_ns && result < 0) result = execute(&regs, Phase::kernel, 0);
   if (sleep && result == NOT_MADE) {

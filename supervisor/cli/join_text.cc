@@ -9,6 +9,18 @@
 #include "supervisor/cli/columns.h"
 
 namespace redrive {
+namespace {
+
+// What is shared, whose name is that of its mapping (proc_pid_maps(5)); the kernel gives one to memory without a file,
+// too.
+std::string name_of(const std::string& mapping) {
+  if (mapping.empty()) return "memory";
+  if (mapping.starts_with("/dev/zero")) return "anonymous memory (MAP_SHARED)";
+  if (mapping.starts_with("/SYSV")) return "System V shared memory (shmget)";
+  return printable(mapping);
+}
+
+}  // namespace
 
 std::vector<std::string> describe_joins(const Trace& trace) {
   struct Group {
@@ -32,7 +44,7 @@ std::vector<std::string> describe_joins(const Trace& trace) {
   std::vector<std::string> sentences;
   for (const Group& group : groups) {
     constexpr size_t kNamed = 8;
-    const std::string object = group.object.empty() ? "memory" : printable(group.object);
+    const std::string object = name_of(group.object);
     const std::string unit = fmt::format("unit {} ({})", group.unit, printable(trace.unit_name(group.unit)));
     if (!group.joined.empty()) {
       const auto named = std::span(group.joined).first(std::min(kNamed, group.joined.size()));

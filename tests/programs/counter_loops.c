@@ -50,5 +50,6 @@ int main(void) {
     while (!done) sum += ways[i]();
   }
   CHECK(sum != 0);
-  return 0;
+  pass_checkpoints();
+  return ok("%zu ways", sizeof ways / sizeof *ways);
 }

@@ -64,6 +64,15 @@ static void others(int round) {
   MUST(close(fifo));
 }
 
+// Programs close all descriptors that there might be.
+static void not_open(void) {
+  for (int i = 1000; i < 6000; i++) FAILS(close(i), EBADF);
+  FAILS(close(-1), EBADF);
+  const int fd = MUST(dup2(STDERR_FILENO, 1000));
+  MUST(close(fd));
+  FAILS(close(fd), EBADF);
+}
+
 // Connections that are made, used and closed, each with the numbers of the last one. The client is another process, that asks for what it gets.
 static void serve(int listener, int connections) {
   for (int i = 0; i < connections; i++) {
@@ -177,6 +186,7 @@ int main(void) {
   }
   series();
   mapped();
+  not_open();
   // A child on a table of its own, in the same memory: what it closes is still open here.
   for (int i = 0; i < 20; i++) {
     int ends[2];

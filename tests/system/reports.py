@@ -104,7 +104,7 @@ def counter_sites(ctx):
 
 @test("reports/served_sleep")
 def served_sleep(ctx):
-    """Sleeping in a unit of several threads, and closing a connection right after its last message, cause no stop."""
+    """Sleeping in a unit of several threads, closing a connection right after its last message, and closing what is not open, cause no stop."""
     for name, fewest, share in (("sleepers_alone", 3000, 0.1), ("served_descriptors", 10_000, 0.17)):
         trace = ctx.traces / name
         record(ctx, job_of(ctx, name), trace)
