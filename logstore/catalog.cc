@@ -262,8 +262,10 @@ Result<CatalogState> catalog_state(const Trace& trace) {
   if (!storage.exists(path)) return CatalogState::absent;
   const auto sums = read_sums(storage, path);
   const Result<void> as_made = sums ? verify_sums(storage, path, *sums) : sums.error();
-  if (!as_made && as_made.error().status == Status::damaged) return CatalogState::changed;
-  TRY(as_made);
+  if (!as_made) {
+    const Error& error = as_made.error();
+    return error.status == Status::damaged ? Result<CatalogState>(CatalogState::changed) : error;
+  }
   return sums->stamp == stamp_of(trace) ? CatalogState::current : CatalogState::stale;
 }
 
