@@ -108,11 +108,11 @@ static void clones(int from, int to) {
 
 int main(int argc, char** argv) {
   if (argc > 1) MUST(chdir(argv[1]));
-  const int one = new_file("one", 1), two = new_file("two", 2);
+  const int one = new_file("one", 1), two = new_file("two", 2), three = new_file("three", 3);
   extents(one);
   all_extents(one);
-  allocations(one);
+  allocations(three);
   clones(one, two);
-  MUST(unlink("one")), MUST(unlink("two"));
+  MUST(unlink("one")), MUST(unlink("two")), MUST(unlink("three"));
   return ok("%016lx", noted);
 }

@@ -75,13 +75,14 @@ def checkpoints_when_due(ctx):
 
 @test("reports/interception")
 def interception(ctx):
-    """Sites that a jump can replace stop twice in total, in all processes that map their file; others stop each time, and are counted."""
+    """Sites that a jump can replace stop twice in total, in all processes that map their file, and twice more where the program moves them;
+    others stop each time, and are counted."""
     record(ctx, job_of(ctx, "mapped_code", record_options=PERIOD))
     found = ctx.json("stats", ctx.trace)
     code = [site for site in found["stopping_sites"] if site["file"].endswith("/code")]
     fits = [site for site in code if site["patchable"]]
     fixed = [site for site in code if not site["patchable"] and site["stops"] > 2]  # one, in each version of the file
-    if not fits or max(site["stops"] for site in fits) > 2 or len({site["offset"] for site in fixed}) != 1 or fixed[0]["stops"] < 40:
+    if not fits or max(site["stops"] for site in fits) > 4 or len({site["offset"] for site in fixed}) != 1 or fixed[0]["stops"] < 40:
         raise Failure(f"stops of {len(fits)} sites where a jump fits, and of others: {code[:5]}")
     if found["served_calls"] < 10_000 or found["stopped_calls"] > found["served_calls"] / 4:
         raise Failure(f"{found['served_calls']} calls served, {found['stopped_calls']} stopped")
