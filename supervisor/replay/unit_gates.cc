@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "supervisor/replay/memory_change.h"
 #include "supervisor/tier/registers.h"
@@ -145,8 +146,10 @@ Result<void> UnitGates::replace(const RedrivenThread& thread, const SitePatch& p
     gate->add_trampolines(stub.memory(), *at);
   }
   gate->patch(stub.memory(), {patch});
-  for (const auto& [serial, other] : unit_.threads()) {
-    if (of(other) == gate) reseat(other, *gate, gate);
+  for (auto& [serial, other] : unit_.threads()) {
+    if (of(other) != gate) continue;
+    reseat(other, *gate, gate);
+    other.reseated = true;
   }
   return {};
 }
@@ -171,8 +174,8 @@ void UnitGates::enter(RedrivenThread& thread) const {
   if (thread.ahead == ThreadStop::syscall) {
     site = gate.patched(regs.rip - kSyscallSize);
     regs.rax = regs.orig_rax;
-  } else if (!thread.ahead && get_regs(thread.tid, regs)) {
-    // Right before a call, which it has not entered, reseat() has sent it to where that call stops.
+  } else if (!thread.ahead && std::exchange(thread.reseated, false) && get_regs(thread.tid, regs)) {
+    // Right before a call, which it has not entered, it was sent to where that call stops.
     const auto stands = std::ranges::find(gate.sites, regs.rip, &PatchedSite::stop);
     if (stands != gate.sites.end()) site = &*stands;
   }
