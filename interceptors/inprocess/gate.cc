@@ -455,11 +455,16 @@ uint32_t file_mode(uint64_t descriptor, Phase during) {
   return file_status(descriptor, info, during) ? info.st_mode : 0;
 }
 
-// Whether a read from or write to the descriptor does not sleep.
-bool is_nonblocking(Slot& slot, uint64_t descriptor) {
+// The flags of an open file (fcntl(2), F_GETFL), asked for while the call can still be left to a stop.
+int64_t status_flags(uint64_t descriptor) {
   Registers regs{};
   regs.rax = kFcntl, regs.rdi = descriptor, regs.rsi = kGetFlags;
-  const int64_t flags = execute(&regs, Phase::kernel);
+  return execute(&regs, Phase::kernel);
+}
+
+// Whether a read from or write to the descriptor does not sleep.
+bool is_nonblocking(Slot& slot, uint64_t descriptor) {
+  const int64_t flags = status_flags(descriptor);
   const bool at_once = flags >= 0 && ((flags & kNonBlocking) || S_ISREG(file_mode(descriptor, Phase::kernel)));
   slot.phase = Phase::before;
   return at_once;
@@ -549,9 +554,7 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
 // It is answered without the kernel: another thread may be given that number at any time.
 bool closes_nothing(Slot& s, const Call& call) {
   if (call.closes == kNoArg || call.makes != NewDescriptor::none) return false;
-  Registers regs{};
-  regs.rax = kFcntl, regs.rdi = argument(s.regs, call.closes), regs.rsi = kGetFlags;
-  const bool nothing = execute(&regs, Phase::kernel) == -EBADF;
+  const bool nothing = status_flags(argument(s.regs, call.closes)) == -EBADF;
   s.phase = Phase::before;
   return nothing && !s.want_stop;
 }
