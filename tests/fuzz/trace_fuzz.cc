@@ -95,7 +95,10 @@ void put_back(const Files& files, MemoryStorage& storage) {
 // True if something was reported.
 bool read_all(MemoryStorage& storage) {
   const auto opened = Trace::open("/t", storage);
-  return !opened || fuzz::read_all(**opened, true);
+  if (!opened) return true;
+  const bool damaged = fuzz::read_all(**opened, true);
+  const auto catalog_changed = is_catalog_changed(**opened);
+  return damaged || !catalog_changed || *catalog_changed;
 }
 
 void damage_bytes(Bytes& data, sample::Values& v) {
