@@ -33,7 +33,7 @@ std::optional<Character> first_character(std::string_view text) {
   return Character{code, size};
 }
 
-// Of the second set of control characters, or one that changes the direction in which others are shown.
+// Whether it is a control character of the second set (C1), or changes the direction in which others are shown.
 bool disturbs(char32_t code) {
   return (code >= 0x80 && code < 0xa0) || code == 0x200e || code == 0x200f || (code >= 0x202a && code <= 0x202e) ||
          (code >= 0x2066 && code <= 0x2069);

@@ -62,7 +62,7 @@ bool parse_line(std::string_view line, Mapping& m) {
 
 // Tells SysV shared memory apart that has the same number in several IPC namespaces.
 void note_namespace(pid_t pid, Mapping& m) {
-  if (m.shared && m.name.starts_with("/SYSV")) m.device |= foreign_ipc_namespace(pid) << 32;
+  if (m.shared && is_sysv_segment(m.name)) m.device |= foreign_ipc_namespace(pid) << 32;
 }
 
 std::vector<Mapping> parse_all(pid_t pid, std::string_view text) {

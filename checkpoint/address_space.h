@@ -25,6 +25,13 @@ struct AddressRange {
   bool meets(const Mapping& mapping) const { return start < mapping.end && mapping.start < end; }
 };
 
+// Names of mappings of shared memory without a file, to which the kernel gives names all the same: System V segments,
+// and these and anonymous memory.
+inline bool is_sysv_segment(std::string_view name) { return name.starts_with("/SYSV"); }
+inline bool is_shared_without_file(std::string_view name) {
+  return is_sysv_segment(name) || name.starts_with("/dev/zero");
+}
+
 // The mappings of a process, in address order, without the kernel's own ([vdso], [vvar], [vsyscall]). `file` is not
 // filled in. SysV shared memory of another IPC namespace than this process's own has that namespace in the upper half
 // of its device, because the kernel numbers it in each namespace anew.

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/text.h"
+#include "checkpoint/address_space.h"
 #include "supervisor/cli/columns.h"
 
 namespace redrive {
@@ -15,8 +16,8 @@ namespace {
 // too.
 std::string name_of(const std::string& mapping) {
   if (mapping.empty()) return "memory";
-  if (mapping.starts_with("/dev/zero")) return "anonymous memory (MAP_SHARED)";
-  if (mapping.starts_with("/SYSV")) return "System V shared memory (shmget)";
+  if (is_sysv_segment(mapping)) return "System V shared memory (shmget)";
+  if (is_shared_without_file(mapping)) return "anonymous memory (MAP_SHARED)";
   return printable(mapping);
 }
 

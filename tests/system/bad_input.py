@@ -577,7 +577,7 @@ def control_characters(ctx):
         outcome = ctx.expect_status(ctx.redrive(*words), 0)
         shown = outcome.stdout + outcome.stderr
         ctx.expect("\x1b" not in shown and "\x07" not in shown, outcome, "shows control characters")
-    # The same holds for what is said of replays that take longer than their bound.
+    # Neither do messages about replays that take longer than their bound.
     late = ctx.traces / "late"
     shutil.copy(shutil.which("dash") or "/bin/sh", program)
     computes = "i=0; while [ $i -lt 600000 ]; do i=$((i + 1)); done"

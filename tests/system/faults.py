@@ -229,7 +229,7 @@ def wild_writes(ctx):
         ctx.expect("wrote into the memory that it shares" in outcome.stderr, outcome, "nothing is said of it")
         if not any("shares" in unsure["reason"] for unsure in ctx.json("stats", trace)["unsure"]):
             raise Failure("stats lists no doubt")
-    # Nor can it harm the recorder by well-formed records with wrong contents.
+    # Well-formed records with wrong contents do not harm the recorder either.
     for what in (("descriptors", "-1"), ("descriptors", "-1000000"), ("descriptors", "2147483647"), ("nothing",)):
         trace = ctx.traces / "-".join(what)
         outcome = ctx.expect_status(ctx.redrive("record", "-o", trace, "--", wild_writer, *what, cwd=ctx.work), 0)

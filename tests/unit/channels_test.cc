@@ -574,11 +574,17 @@ TEST_CASE("pipes that have come and gone leave little, however many and whatever
   CHECK(most < early + kMiB);
 }
 
-TEST_CASE("a unix stream can be sent into before it is accepted") {
-  const Fd listening = listener(SocketAddress::loopback(AF_UNIX));
+// A unix stream: what listens, and what has connected to it.
+std::pair<Fd, Fd> not_accepted() {
+  Fd listening = listener(SocketAddress::loopback(AF_UNIX));
   SocketAddress to = SocketAddress::of(listening);
-  const Fd client = new_socket(AF_UNIX, SOCK_STREAM);
+  Fd client = new_socket(AF_UNIX, SOCK_STREAM);
   REQUIRE_EQ(connect(client.get(), to.get(), to.size), 0);
+  return {std::move(listening), std::move(client)};
+}
+
+TEST_CASE("a unix stream can be sent into before it is accepted") {
+  const auto [listening, client] = not_accepted();
   Self self;
   const auto early = self.ask(client);
   REQUIRE(early);
@@ -598,10 +604,7 @@ TEST_CASE("a unix stream can be sent into before it is accepted") {
 }
 
 TEST_CASE("the other end of a unix stream is remembered, whichever end was looked at") {
-  const Fd listening = listener(SocketAddress::loopback(AF_UNIX));
-  SocketAddress to = SocketAddress::of(listening);
-  const Fd client = new_socket(AF_UNIX, SOCK_STREAM);
-  REQUIRE_EQ(connect(client.get(), to.get(), to.size), 0);
+  const auto [listening, client] = not_accepted();
   Self self;
   Fd accepted(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
   const auto server = self.ask(accepted);

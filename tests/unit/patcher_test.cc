@@ -170,14 +170,21 @@ TEST_CASE("a program's own code is replaced only if it stops often") {
   CHECK(its.patcher.stopped(space.space(), at, SiteKind::syscall));
 }
 
+using Arguments = std::array<uint64_t, 6>;
+
+// Has the call of the space replaced, and returns where it is.
+Address replace_call(Plans& its, Space& space) {
+  const Address at = space.start + kSite;
+  its.patcher.stopped(space.space(), at, SiteKind::syscall);
+  space.gate.replace(space.memory, at, *its.patcher.stopped(space.space(), at, SiteKind::syscall)->site);
+  return at;
+}
+
 TEST_CASE("calls that change the tier's mappings, and those that take patched code away") {
   const CodeOnDisk code;
   Plans its;
   Space space(code);
-  const Address at = space.start + kSite;
-  its.patcher.stopped(space.space(), at, SiteKind::syscall);
-  space.gate.replace(space.memory, at, *its.patcher.stopped(space.space(), at, SiteKind::syscall)->site);
-  using Arguments = std::array<uint64_t, 6>;
+  const Address at = replace_call(its, space);
   const auto tier = reinterpret_cast<Address>(space.trampolines);
   CHECK(space.gate.is_changed_by(Special::munmap, Arguments{tier, kPageSize}));
   CHECK_FALSE(space.gate.is_changed_by(Special::munmap, Arguments{space.start, kPageSize}));
@@ -202,10 +209,7 @@ TEST_CASE("code that is about to be moved gets its instructions back, and no oth
   const CodeOnDisk code;
   Plans its;
   Space space(code);
-  const Address at = space.start + kSite;
-  its.patcher.stopped(space.space(), at, SiteKind::syscall);
-  space.gate.replace(space.memory, at, *its.patcher.stopped(space.space(), at, SiteKind::syscall)->site);
-  using Arguments = std::array<uint64_t, 6>;
+  const Address at = replace_call(its, space);
   space.gate.put_back_moved(space.memory, Arguments{space.start + kPageSize, kPageSize, kPageSize});
   CHECK(space.gate.patched(at));
   CHECK_EQ(space.first_byte(), kJump);

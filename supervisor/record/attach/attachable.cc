@@ -148,8 +148,7 @@ std::set<Object> shared_memory_of(pid_t pid) {
   const auto mappings = read_mappings(pid);
   for (size_t i = 0; mappings && i < mappings->size(); ++i) {
     const Mapping& mapping = (*mappings)[i];
-    const bool has_file = !mapping.name.starts_with("/dev/zero") && !mapping.name.starts_with("/SYSV");
-    if (mapping.shared && !has_file) found.emplace(mapping.device, mapping.inode);
+    if (mapping.shared && is_shared_without_file(mapping.name)) found.emplace(mapping.device, mapping.inode);
   }
   return found;
 }

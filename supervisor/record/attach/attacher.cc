@@ -185,7 +185,7 @@ void Attacher::note_mappings(Process& process, Mapped& mapped, const std::set<Ob
     MappedObject& object = objects_.of(mapping);
     process.objects.insert(object.id);
     const Fd file = open_object(process.pid, mapping);
-    object.has_file |= file && !mapping.name.starts_with("/SYSV") && !mapping.name.starts_with("/dev/zero");
+    object.has_file |= file && !is_shared_without_file(mapping.name);
     if (changeable.contains(place) || (mapping.protection & PROT_WRITE)) {
       object.writable = object.writable_mapping = process.shares_memory = true;
       private_views_.report_seen_writes(object);

@@ -121,7 +121,7 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
       if (object->has_file) mapping.object_size = object_size(process.shown_as(), mapping);
     } else if (object && object->copy) {
       mapping.file = object->copy;
-    } else if (mapping.shared && mapping.name.starts_with("/SYSV")) {
+    } else if (mapping.shared && is_sysv_segment(mapping.name)) {
       return Error{"it has left the IPC namespace of " + mapping.name + ", which it maps"};
     } else if (mapping.inode != 0) {
       ASSIGN_OR_RETURN(mapping.file, files_.file_of(files, mapping));
