@@ -35,17 +35,19 @@ enum class EventKind : uint8_t {
   syscall,  // entry and exit with no other event of the unit between them
   entry,    // a call that was entered while other threads of the unit continued; its exit is a later event
   exit,
-  signal,  // a signal was delivered to a handler, or ended the process
-  trap,    // a trapped instruction (rdtsc, rdtscp, cpuid) was answered
-  // A thread that made no events was stopped where it was. This is the first event of an interval, whose image says
-  // where.
-  preemption,
+  signal,      // a signal was delivered to a handler, or ended the process
+  trap,        // a trapped instruction (rdtsc, rdtscp, cpuid) was answered
+  preemption,  // a thread was stopped where it was
 };
 
-// What followed a preemption (args[0] of the event).
+// How the place of a preemption is known, and what followed it (args[0] of the event).
 enum class Preempted : uint64_t {
-  checkpoint,  // only the interval's image: the thread continued
+  // The event is the first of an interval, whose image says where:
+  checkpoint,  // the thread continued
   turn,        // another thread of the unit had its turn, or a signal was delivered to this one
+  // The thread had executed few instructions since its event before, and was at the event's ip for the time that
+  // args[1] says:
+  stepped,  // another thread of the unit had its turn
 };
 
 // Where in its thread's execution a signal event happened (args[0] of the event).
@@ -136,9 +138,9 @@ struct ObjectChange {
   bool operator==(const ObjectChange&) const = default;
 };
 
-// What is kept of the hash of the registers that a system call preserves (preserved_registers_hash()): all of it where it
-// has to tell one place from another, and a few bits at a call, where registers that differ are found at the next calls
-// too.
+// What is kept of the hash of the registers that a system call preserves (preserved_registers_hash()): all of it where
+// it has to tell one place from another, and a few bits at a call, where registers that differ are found at the next
+// calls too.
 struct RegistersHash {
   static constexpr uint32_t kShort = 0x3f;
 
@@ -158,8 +160,8 @@ struct RegisterFile {
   bool operator==(const RegisterFile&) const = default;
 };
 
-// When an event happened, on the recording host's CLOCK_MONOTONIC: not before `from_ns`, and not after `to_ns`. All are 0
-// if this is not known, as in traces up to format 10. A call's time is when its result had come; of a send that was
+// When an event happened, on the recording host's CLOCK_MONOTONIC: not before `from_ns`, and not after `to_ns`. All are
+// 0 if this is not known, as in traces up to format 10. A call's time is when its result had come; of a send that was
 // served in process, when it began. A series has the time of its first call.
 struct EventTime {
   uint64_t from_ns = 0, to_ns = 0;

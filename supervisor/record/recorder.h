@@ -59,6 +59,8 @@
 #include "supervisor/record/stops/programs.h"
 #include "supervisor/record/stops/served_calls.h"
 #include "supervisor/record/stops/signal_delivery.h"
+#include "supervisor/record/stops/step_handover.h"
+#include "supervisor/record/stops/steps.h"
 #include "supervisor/record/stops/stop_handler.h"
 #include "supervisor/record/stops/stopped_calls.h"
 #include "supervisor/record/stops/tracer_answers.h"
@@ -159,6 +161,8 @@ class Recorder {
   CheckpointCopies copies_;
   Checkpointer checkpointer_ GUARDED_BY(recorded);
   Preempter preempter_ GUARDED_BY(recorded);
+  Steps steps_ GUARDED_BY(recorded);
+  StepHandover handover_ GUARDED_BY(recorded);
   ForcedSignals forced_;
   WokenCalls woken_;
   TrapAnswers traps_;

@@ -8,6 +8,7 @@
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/replay/divergence.h"
 #include "supervisor/replay/place_search.h"
+#include "supervisor/replay/step_to_place.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
@@ -49,8 +50,8 @@ Result<Step> EventReplay::arrive(EventIndex index, const Event& event) {
   const bool signal = event.kind == EventKind::signal;
   if (event.kind == EventKind::exit) return Step::as_recorded();
   if (event.kind == EventKind::preemption) {
-    const bool goes_on = static_cast<Preempted>(event.args[0]) == Preempted::checkpoint;
-    return goes_on ? Step::as_recorded() : replay_preemption(thread, index, event);
+    const bool turn = static_cast<Preempted>(event.args[0]) == Preempted::turn;
+    return turn ? replay_preemption(thread, index, event) : Step::as_recorded();
   }
   if (signal && point != SignalPoint::before_syscall && point != SignalPoint::fault) return Step::as_recorded();
   own_code_to_step(thread, event);
@@ -132,9 +133,12 @@ Result<Step> EventReplay::replay_trap(RedrivenThread& thread, EventIndex index, 
   return Step::as_recorded();
 }
 
-// The thread continues from where it was preempted. A replay that begins there finds it there; one that comes by has to
-// look for the place if another thread ran meanwhile.
+// The thread continues from where it was preempted. Unless it got there by steps, a replay that begins there finds it
+// there, and one that comes by has to look for the place if another thread ran meanwhile.
 Result<Step> EventReplay::replay_preemption(RedrivenThread& thread, EventIndex index, const Event& event) {
+  if (static_cast<Preempted>(event.args[0]) == Preempted::stepped) {
+    return step_to_place(redriving_, thread, index, event);
+  }
   const UnitId unit = redriving_.what.unit;
   const auto& intervals = redriving_.trace.intervals(unit);
   if (index == intervals.at(redriving_.what.start).first_event) {

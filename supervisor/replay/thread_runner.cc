@@ -10,6 +10,7 @@
 #include "supervisor/replay/divergence.h"
 #include "supervisor/replay/probe.h"
 #include "supervisor/tier/registers.h"
+#include "supervisor/tier/stepping.h"
 
 namespace redrive {
 namespace {
@@ -57,6 +58,28 @@ ThreadStop ThreadRunner::run(RedrivenThread& thread, const Probe* awaited) {
     }
     if (gate) gate->make_canonical(thread.regs);
     return own ? ThreadStop::fault : ThreadStop::overdue;
+  }
+}
+
+bool ThreadRunner::step(RedrivenThread& thread, const InstructionAt& instruction) {
+  if (instruction.kind != InstructionKind::repeated) return run_to_trap(thread, PTRACE_SINGLESTEP);
+  return run_past(
+      unit_.memory(thread), thread.regs.rip + instruction.size, thread.regs,
+      [&] { return run_to_trap(thread, PTRACE_CONT); }, [](const user_regs_struct&) { return true; },
+      [&](const user_regs_struct& regs) { return set_regs(thread.tid, regs); });
+}
+
+// Resumes the thread like that; signals from outside do not stop it. False if it was not a trap that has.
+bool ThreadRunner::run_to_trap(RedrivenThread& thread, __ptrace_request how) {
+  for (;;) {
+    int status = 0;
+    if (ptrace(how, thread.tid, nullptr, nullptr) != 0 || !wait_for(thread.tid, status) || !WIFSTOPPED(status)) {
+      killed_ |= WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+      return false;
+    }
+    if (WSTOPSIG(status) == SIGTRAP) return get_regs(thread.tid, thread.regs);
+    siginfo_t info{};
+    if (ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) != 0 || caused_by_instruction(info)) return false;
   }
 }
 

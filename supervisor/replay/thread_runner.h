@@ -1,8 +1,11 @@
 // Lets threads of a re-driven unit run, each to its next stop, and knows how long it may take.
 #pragma once
 
+#include <sys/ptrace.h>
+
 #include <string>
 
+#include "interceptors/instruction_kind.h"
 #include "supervisor/replay/cpu_patience.h"
 #include "supervisor/replay/redriven_unit.h"
 #include "supervisor/replay/unit_gates.h"
@@ -19,7 +22,10 @@ class ThreadRunner {
   // Runs a stopped thread to its next stop, whose registers it then has, unless it is there already. `awaited`: in a
   // search, what is to stop it; the thread is then overdue once the program has overwritten that.
   ThreadStop run(RedrivenThread& thread, const Probe* awaited = nullptr);
-  // The same, but leaves the thread there for the next caller.
+  // Has a thread whose process is without a tier execute the instruction where it stands, a repeated one whole. False
+  // if something else has stopped it.
+  bool step(RedrivenThread& thread, const InstructionAt& instruction);
+  // The same as run(), but leaves the thread there for the next caller.
   ThreadStop run_ahead(RedrivenThread& thread);
   // The thread has stopped at a call that no recording has, because the recorder's filter answers it unseen: so it is
   // answered. False if it is another one.
@@ -36,6 +42,7 @@ class ThreadRunner {
   bool was_killed() const { return killed_ || unit_.was_killed(); }
 
  private:
+  bool run_to_trap(RedrivenThread& thread, __ptrace_request how);
   bool is_overdue(const RedrivenThread& thread, const Probe* awaited);
 
   RedrivenUnit& unit_;

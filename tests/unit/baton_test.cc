@@ -60,6 +60,66 @@ TEST_CASE("a baton that is kept for a woken thread goes to the next one that que
   CHECK_EQ(baton.next(), &other);
 }
 
+TEST_CASE("a baton that is kept for a thread goes to it when it queues, before all that wait") {
+  Baton baton;
+  Thread kept, other, late;
+  baton.queue(other);
+  baton.keep_for(kept);
+  CHECK_EQ(baton.kept_for(), &kept);
+  CHECK_FALSE(baton.is_kept_by(kept));
+  baton.queue(late);
+  CHECK_EQ(baton.next(), nullptr);
+  baton.queue(kept);
+  CHECK_EQ(baton.kept_for(), nullptr);
+  for (Thread* const thread : {&kept, &other, &late}) CHECK_EQ(baton.next(), thread);
+
+  baton.queue(other);
+  baton.keep_for(kept);
+  CHECK(baton.stop_keeping());
+  CHECK_EQ(baton.next(), &other);
+}
+
+TEST_CASE("steps after calls are taken rarely, and by the threads in turn") {
+  auto now = Clock::time_point{} + 1h;
+  StepTurns turns;
+  CHECK(turns.take(1, now));
+  CHECK_FALSE(turns.take(2, now));
+  now += kBatonSlice;
+  CHECK_FALSE(turns.take(1, now));
+  CHECK(turns.take(2, now));
+  now += 1ms;
+  turns.took_until(now);
+  now += 20ms;  // much more than that
+  CHECK_FALSE(turns.take(1, now));
+  now += 30ms;
+  CHECK(turns.take(1, now));
+  now += 2 * kBatonSlice;
+  CHECK(turns.take(1, now));  // no other thread has come
+}
+
+TEST_CASE("how many steps are taken is of each magnitude, and hardly more than there are before the next event") {
+  StepTurns turns;
+  unsigned few = 0, many = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const unsigned steps = turns.steps();
+    REQUIRE_GE(steps, 1);
+    REQUIRE_LE(steps, kMostSteps);
+    few += steps < 8, many += steps >= 64;
+  }
+  CHECK_GT(few, 200);
+  CHECK_GT(many, 200);
+  for (int i = 0; i < 100; ++i) {
+    turns.came_to_event(10);
+    CHECK_LE(turns.steps(), 10);
+  }
+  turns.came_to_event(0);
+  CHECK_EQ(turns.steps(), 1);
+  for (int i = 0; i < 100; ++i) turns.steps();
+  many = 0;
+  for (int i = 0; i < 1000; ++i) many += turns.steps() >= 64;
+  CHECK_GT(many, 200);
+}
+
 TEST_CASE("short turns that end asleep are followed by a hand-over, once in a slice") {
   const auto begin = Clock::time_point{} + 1h;
   LockTurns turns;

@@ -58,14 +58,16 @@ Recorded record(uint64_t seed, SimulatedKernel& kernel, SimulatedKernel::Calls c
 }
 
 // The log of a unit, one call after the other as the kernel has it.
-std::vector<Logged> log_of(const Trace& trace, const UnitRecord& unit) {
+std::vector<Logged> log_of(const Trace& trace, const UnitRecord& unit, uint64_t& turns_amid_code) {
   std::map<ThreadSerial, pid_t> tids{{0, unit.pid}};
   std::vector<std::vector<Logged>> events;  // with what each series stands for
   const auto add = [&](EventIndex, const Event& event) {
     const pid_t tid = tids.at(event.thread);
     if (event.child_thread) tids[event.child_thread] = static_cast<pid_t>(event.result);
     std::vector<Logged> logged;
-    if (event.kind == EventKind::signal) {
+    if (event.kind == EventKind::preemption) {
+      ++turns_amid_code;
+    } else if (event.kind == EventKind::signal) {
       logged = {{Logged::What::signal, tid, event.number}};
     } else if (event.fatal) {
       logged = {{Logged::What::end, tid, event.number}};
@@ -99,7 +101,7 @@ Complaint compare(const std::vector<Logged>& log, const std::vector<Logged>& ker
 }
 
 struct Counts {
-  uint64_t units = 0, intervals = 0, logged = 0, handled = 0, served = 0;
+  uint64_t units = 0, intervals = 0, logged = 0, handled = 0, served = 0, turns_amid_code = 0;
 };
 
 Complaint run(uint64_t seed, SimulatedKernel::Calls how, Counts& counts) {
@@ -112,7 +114,7 @@ Complaint run(uint64_t seed, SimulatedKernel::Calls how, Counts& counts) {
   for (const UnitRecord& unit : units) {
     const auto kernels = kernel.logs().find(unit.pid);
     if (kernels == kernel.logs().end()) return fmt::format("{} is no unit", unit.pid);
-    const auto log = log_of(*recorded.trace, unit);
+    const auto log = log_of(*recorded.trace, unit, counts.turns_amid_code);
     if (const auto complaint = compare(log, kernels->second)) return fmt::format("unit {}, {}", unit.unit, *complaint);
     counts.intervals += recorded.trace->intervals(unit.unit).size();
     counts.logged += log.size();
@@ -144,6 +146,7 @@ void run_all(SimulatedKernel::Calls how) {
   CHECK_GT(counts.intervals, counts.units + executions);
   CHECK_GT(counts.handled, executions);
   if (how == SimulatedKernel::Calls::served) CHECK_GT(counts.served, executions);
+  if (how == SimulatedKernel::Calls::stop) CHECK_GT(counts.turns_amid_code, executions / 4);
   if (wanted) {
     std::cout << executions << " executions, " << counts.units << " units, " << counts.logged << " events, "
               << counts.handled << " signals handled, " << counts.served << " calls served, " << wrong

@@ -41,6 +41,23 @@ bool is_exit(int64_t number) { return number == SYS_exit || number == SYS_exit_g
 // Whether the place's call was replaced by a jump to the tier.
 bool is_replaced(uint64_t place) { return place < kStack && place / kPlace % 4 != 0; }
 
+// Memory of which only the code can be read: a syscall instruction at each place, and nothing to do between them.
+class Code : public MemorySource {
+ public:
+  size_t read_some(Address from, void* to, size_t size) const override {
+    if (from < kProgram || from >= kStack) return 0;
+    for (size_t i = 0; i < size; ++i) static_cast<uint8_t*>(to)[i] = byte_at(from + i);
+    return size;
+  }
+  bool write(Address, const void*, size_t) const override { return false; }
+
+ private:
+  static uint8_t byte_at(Address address) {
+    constexpr uint8_t kSyscall[] = {0x0f, 0x05}, kNop = 0x90;
+    return address % kPlace < sizeof kSyscall ? kSyscall[address % kPlace] : kNop;
+  }
+};
+
 }  // namespace
 
 struct SimulatedKernel::Process {
@@ -799,7 +816,8 @@ SignalMasks SimulatedKernel::signal_masks(pid_t tid) {
 
 Result<Memory> SimulatedKernel::open_memory(pid_t pid) {
   const auto found = processes_.find(pid);
-  if (found == processes_.end() || found->second->ended || !found->second->tier) return Error{"it has no memory"};
+  if (found == processes_.end() || found->second->ended) return Error{"it has no memory"};
+  if (!found->second->tier) return Memory(pid, std::make_shared<Code>());
   return Memory(pid, found->second->tier->memory());
 }
 

@@ -185,7 +185,7 @@ bool GateStops::end_cut_short(Thread& thread, int signal) {
     if (!open_in_slot(thread)) return false;
     thread.process->gate->slot()->asleep = 0;
   }
-  thread.woken = true;
+  (signal == 0 ? thread.woken : thread.disturbed) = true;
   thread.in_hand = signal;
   set_result(thread, *result);
   if (had_baton) {
@@ -210,7 +210,8 @@ void GateStops::disturb(Thread& thread, bool comes_out, int signal) {
   if (comes_out && end_cut_short(thread, signal)) return;
   user_regs_struct regs;
   if (!tracer_.get_regs(thread.tid, regs)) return;
-  thread.woken |= cut_short_with(thread, regs) == -EINTR;  // otherwise the kernel continues the call by itself
+  bool& ended = signal == 0 ? thread.woken : thread.disturbed;
+  ended |= cut_short_with(thread, regs) == -EINTR;  // otherwise the kernel continues the call by itself
   if (!comes_out) {
     control_.resume(thread, Resume::cont, signal);
     return;

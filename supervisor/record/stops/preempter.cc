@@ -4,15 +4,13 @@
 #include <sys/syscall.h>
 
 #include "checkpoint/address_space.h"
-#include "interceptors/instruction_kind.h"
 #include "supervisor/record/checkpoints/intervals.h"
 #include "supervisor/record/checkpoints/state_capture.h"
 #include "supervisor/record/kernel/page_faults.h"
 #include "supervisor/record/stops/checkpoint_copies.h"
 #include "supervisor/record/stops/checkpointer.h"
-#include "supervisor/record/stops/ends.h"
 #include "supervisor/record/stops/signal_delivery.h"
-#include "supervisor/record/stops/stop_handler.h"
+#include "supervisor/record/stops/steps.h"
 #include "supervisor/record/stops/turns.h"
 #include "supervisor/record/tracees/findings.h"
 #include "supervisor/record/tracees/thread_control.h"
@@ -22,10 +20,6 @@ namespace redrive {
 namespace {
 
 constexpr unsigned kSteps = 256;  // looked at for a place that is cheap to find
-
-constexpr uint8_t kBreakpoint = 0xcc;
-
-constexpr size_t kLongestInstruction = 15;
 
 }  // namespace
 
@@ -135,46 +129,22 @@ bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
   const Gate* const gate = thread.process->gate.get();
   const auto mapped = code_mappings(thread.process->shown_as());
   if (!mapped) return false;
-  std::optional<Stop> stop;
-  const auto run = [&](Resume how) {
-    thread.signals.keep_off(tracer_, thread.tid);
-    control_.resume(thread, how);
-    stop = ends_.wait_stop(thread.tid);
-    handled = !stop;
-    if (stop) thread.signals.let_come(tracer_, thread.tid);
-    return stop == Stop(SignalStop{SIGTRAP});
-  };
-  const auto leave_to_handler = [&] {
-    if (!std::exchange(handled, true)) handler_.handle_amid(Stopped{thread.tid, *stop});
-    return false;
-  };
-  const InstructionReader reader;
+  if (!tracer_.get_regs(thread.tid, regs)) return false;
   for (unsigned step = 0;; ++step) {
-    if (!tracer_.get_regs(thread.tid, regs)) return false;
     if (regs.cs != kCodeSegment) return false;  // no call can be made from there, and its code cannot be decoded
     // It has come out of a call only to be sent into it again by the kernel.
     if (static_cast<int64_t>(regs.orig_rax) >= 0 && restarts(static_cast<int64_t>(regs.rax))) return false;
     if (gate && gate->touches(regs.rip, regs.rip + 1)) return false;
-    uint8_t code[kLongestInstruction] = {};
-    const std::span bytes(code, memory.read_some(regs.rip, code, sizeof code));
-    const InstructionAt instruction = reader.read(bytes);
-    if (bytes.empty() || instruction.kind == InstructionKind::event) return false;
+    const InstructionAt instruction = steps_.instruction_at(thread, regs.rip);
+    if (instruction.kind == InstructionKind::event) return false;
     if (instruction.kind == InstructionKind::repeated) {
-      const Address behind = regs.rip + instruction.size;
-      uint8_t was = 0;
-      if (!memory.get(behind, was) || !memory.put(behind, kBreakpoint)) return false;
-      const bool stopped = run(Resume::cont);
-      memory.put(behind, was);
-      if (!stopped) return leave_to_handler();
-      if (!tracer_.get_regs(thread.tid, regs) || regs.rip != behind + 1) return false;
-      regs.rip = behind;
-      tracer_.set_regs(thread.tid, regs);
+      if (!steps_.step(thread, instruction, regs, handled)) return false;
       continue;
     }
     const Mapping* mapping = mapping_at(*mapped, regs.rip);
     const bool cheap = mapping && code_.window_at(memory, *mapping, regs.rip);
     if (cheap || step == kSteps) break;
-    if (!run(Resume::step)) return leave_to_handler();
+    if (!steps_.step(thread, instruction, regs, handled)) return false;
   }
   regs.orig_rax = ~0ull;
   return true;

@@ -19,15 +19,14 @@ class StateCapture;
 class CheckpointCopies;
 class Checkpointer;
 class SignalDelivery;
-class Ends;
+class Steps;
 class Turns;
-class StopHandler;
 
 class Preempter {
  public:
   Preempter(Tracer& tracer, TraceeCalls& calls, const RecorderLimits& limits, GateArena* arena, Findings& findings,
             ThreadControl& control, Intervals& intervals, StateCapture& capture, CheckpointCopies& copies,
-            Checkpointer& checkpointer, SignalDelivery& signals, Ends& ends, Turns& turns, StopHandler& handler)
+            Checkpointer& checkpointer, SignalDelivery& signals, Steps& steps, Turns& turns)
       : tracer_(tracer),
         calls_(calls),
         limits_(limits),
@@ -39,9 +38,8 @@ class Preempter {
         copies_(copies),
         checkpointer_(checkpointer),
         signals_(signals),
-        ends_(ends),
-        turns_(turns),
-        handler_(handler) {}
+        steps_(steps),
+        turns_(turns) {}
 
   // Interrupts the unit's running thread, which has the baton, if it has been due to make an event for long and has
   // not.
@@ -70,9 +68,8 @@ class Preempter {
   CheckpointCopies& copies_;
   Checkpointer& checkpointer_;
   SignalDelivery& signals_;
-  Ends& ends_;
+  Steps& steps_;
   Turns& turns_;
-  StopHandler& handler_;
   CodeSegments code_;
 };
 

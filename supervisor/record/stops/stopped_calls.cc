@@ -24,6 +24,7 @@
 #include "supervisor/record/stops/object_sharing.h"
 #include "supervisor/record/stops/robust_futexes.h"
 #include "supervisor/record/stops/signal_delivery.h"
+#include "supervisor/record/stops/step_handover.h"
 #include "supervisor/record/stops/tracer_answers.h"
 #include "supervisor/record/stops/turns.h"
 #include "supervisor/record/stops/woken_calls.h"
@@ -84,6 +85,7 @@ void StoppedCalls::enter(Thread& thread) {
   thread.woken |= thread.preempting;  // its interruption will wake it up
   ++unit.stopped_calls;
   thread.call.args = syscall_args(thread.entry);
+  thread.call.goes_on = false;
   thread.call.row = find_row(static_cast<int64_t>(thread.entry.orig_rax), thread.call.args);
   foreign_.let_write(unit);
   PacketRings::take_back(*thread.process);
@@ -159,11 +161,15 @@ void StoppedCalls::enter(Thread& thread) {
   // success, unless a replay executes it, at its end, or it changes memory that others see: others must find its
   // changes to memory complete. Nor may it kill them at some instruction. Its entry is logged first: what the thread
   // did before it stays before what the others do.
-  const bool slice_over = row.treat != Treat::special && !row.lock_word && !row.may_kill && unit.baton.is_awaited() &&
-                          (spins(gate) || tracer_.now() - unit.baton.since() > kBatonSlice);
+  const bool sleeps = may_sleep && !alone(unit);
+  const bool turn_over = row.treat != Treat::special && !row.lock_word && !row.may_kill && unit.baton.is_awaited() &&
+                         (spins(gate) || tracer_.now() - unit.baton.since() > kBatonSlice);
   const bool wakes_waiter = row.wakes && unit.lock_turns.in_vain();
+  // Or it goes on for some instructions after the call, and lets others run then.
+  thread.call.goes_on = (turn_over || (sleeps && unit.baton.is_awaited())) && row.word_arg < 0 && !row.lock_word &&
+                        unit.step_turns.take(thread.serial, tracer_.now());
   const bool lets_others_run =
-      !thread.call.changes_object && ((may_sleep && !alone(unit)) || slice_over || wakes_waiter);
+      !thread.call.changes_object && (sleeps || (turn_over && !thread.call.goes_on) || wakes_waiter);
   if (row.word_arg >= 0) unit.lock_turns.sleeps(is_first_event, unit.baton.since(), tracer_.now());
   if (lets_others_run) thread.xstate = tracer_.get_xstate(thread.tid);
   woken_.enter(thread);
@@ -178,6 +184,8 @@ void StoppedCalls::enter(Thread& thread) {
     if (wakes_waiter) {
       unit.lock_turns.handed_over(tracer_.now());
       unit.baton.keep_for_woken(thread);
+    } else if (thread.call.goes_on) {
+      unit.baton.keep_for(thread);
     }
     turns_.give_up(unit);
   }
@@ -304,8 +312,13 @@ void StoppedCalls::leave(Thread& thread) {
     signals_.deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::boundary));
     return;
   }
-  signals_.raise_held(thread);
-  control_.resume_user(thread, regs);
+  const bool signal = signals_.raise_held(thread);
+  const Unit& unit = *thread.process->unit;
+  if (std::exchange(thread.call.goes_on, false) && unit.baton.is_awaited() && !signal && !control_.parks()) {
+    handover_.go_on(thread, regs);
+  } else {
+    control_.resume_user(thread, regs);
+  }
 }
 
 }  // namespace redrive

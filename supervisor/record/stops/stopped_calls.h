@@ -32,6 +32,7 @@ class PacketRings;
 class LockCalls;
 class ConfinedCalls;
 class NativeState;
+class StepHandover;
 class Turns;
 
 class StoppedCalls {
@@ -41,7 +42,8 @@ class StoppedCalls {
                CallEvents& events, PrivateViews& private_views, ObjectSharing& object_sharing, LayoutCalls& layout,
                ForeignMemory& foreign, SignalDelivery& signals, ForcedSignals& forced, WokenCalls& woken,
                Joiner& joiner, Births& births, Ends& ends, Placer& placer, TracerAnswers& traced, AdaptedOpens& adapted,
-               PacketRings& packet_rings, LockCalls& locks, ConfinedCalls& confined, NativeState& native, Turns& turns)
+               PacketRings& packet_rings, LockCalls& locks, ConfinedCalls& confined, NativeState& native,
+               StepHandover& handover, Turns& turns)
       : tracer_(tracer),
         limits_(limits),
         objects_(objects),
@@ -68,6 +70,7 @@ class StoppedCalls {
         locks_(locks),
         confined_(confined),
         native_(native),
+        handover_(handover),
         turns_(turns) {}
 
   // A call has stopped at its entry: records it and lets it happen, answers or refuses it, or does first what has to
@@ -109,6 +112,7 @@ class StoppedCalls {
   LockCalls& locks_;
   ConfinedCalls& confined_;
   NativeState& native_;
+  StepHandover& handover_;
   Turns& turns_;
 };
 

@@ -18,6 +18,9 @@ void Turns::take_or_queue(Thread& thread, Thread::Ready ready) {
   if (unit.baton.is_kept_by(thread) && woke_nobody(thread)) unit.baton.stop_keeping();
   if (!thread.tracer) unit.baton.queue(thread);
   gate_stops_.take_from_sleeper(unit);
+  Thread* const holder = unit.baton.holder();
+  const bool runs = holder && holder->is<Thread::User>();
+  if (runs && unit.step_turns.is_due(holder->serial, tracer_.now())) ask_to_stop(*holder);
   schedule(unit);
 }
 
@@ -32,6 +35,10 @@ bool Turns::woke_nobody(const Thread& waker) const {
 }
 
 void Turns::stop_keeping(Unit& unit) {
+  if (Thread* const late = unit.baton.kept_for()) {
+    late->call.goes_on = false;
+    unit.step_turns.took_until(tracer_.now());
+  }
   if (unit.baton.stop_keeping()) schedule(unit);
 }
 

@@ -19,10 +19,10 @@
 namespace redrive {
 
 int64_t WokenCalls::result(Thread& thread, int64_t result) {
-  const bool woken = std::exchange(thread.woken, false);
+  const bool woken = std::exchange(thread.woken, false), disturbed = std::exchange(thread.disturbed, false);
   // After a handler the kernel has nothing to restart, and fails the call with EINTR, whether it was woken or not.
   if (result != -EINTR || thread.entry.orig_rax == SYS_restart_syscall) return result;
-  if (!woken && !woken_by_signals(thread)) return result;
+  if (!woken && !woken_by_signals(thread, disturbed)) return result;
   thread.call.timeout.enters_again({thread.call.row, thread.call.args, thread.process->memory});
   return kErestartNoHandler;
 }
@@ -47,7 +47,7 @@ bool WokenCalls::transfer_rest(Thread& thread, uint64_t moved) {
   for (int i = 0; i < 6; ++i) syscall_arg(regs, i) = rest->args[static_cast<size_t>(i)];
   if (!tracer_.set_regs(thread.tid, regs)) return false;
   thread.call.rest = CurrentCall::Rest{moved};
-  thread.woken = false;
+  thread.woken = thread.disturbed = false;
   control_.resume(thread, Resume::to_syscall_exit);
   return true;
 }
@@ -70,7 +70,7 @@ bool WokenCalls::goes_on_if_woken(Thread& thread, int64_t result) {
   if (std::exchange(thread.call.rest, {})) return false;  // it has gone on
   const auto number = static_cast<int64_t>(thread.entry.orig_rax);
   return is_cut_short(number, thread.call.args, thread.process->memory, result) &&
-         (thread.woken || woken_by_signals(thread)) && goes_on(thread, result);
+         (thread.woken || woken_by_signals(thread, thread.disturbed)) && goes_on(thread, result);
 }
 
 void WokenCalls::enter_rest(Thread& thread) {
@@ -97,7 +97,8 @@ bool WokenCalls::leaves_rest(Thread& thread) {
   const uint64_t moved = rest.moved + static_cast<uint64_t>(std::max<int64_t>(result, 0));
   const bool ended = result <= 0 && result != -EINTR && !restarts(result);
   const bool whole = result > 0 && static_cast<uint64_t>(result) == regs.rdx;  // of several parts, each in its turn
-  const bool goes_on = !ended && thread.signals.empty() && (whole || thread.woken || woken_by_signals(thread));
+  const bool goes_on =
+      !ended && thread.signals.empty() && (whole || thread.woken || woken_by_signals(thread, thread.disturbed));
   if (goes_on && transfer_rest(thread, moved)) return false;
   rest.done = true;
   regs = thread.entry;
@@ -107,11 +108,11 @@ bool WokenCalls::leaves_rest(Thread& thread) {
   return true;
 }
 
-bool WokenCalls::woken_by_signals(const Thread& thread) {
+bool WokenCalls::woken_by_signals(const Thread& thread, bool disturbed) {
   const Process& process = *thread.process;
   const SignalMasks masks = tracer_.signal_masks(thread.tid);
   const uint64_t pending = masks.pending & ~masks.blocked;
-  bool ignored = pending != 0 || process.taken.ignored != thread.call.taken_before.ignored;
+  bool ignored = disturbed || pending != 0 || process.taken.ignored != thread.call.taken_before.ignored;
   bool others_taken = process.taken.others != thread.call.taken_before.others;
   for (uint64_t left = pending; left != 0; left &= left - 1) {
     if (!is_ignored(masks, std::countr_zero(left) + 1)) return false;  // a thread will handle it

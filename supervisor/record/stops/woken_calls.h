@@ -41,7 +41,7 @@ class WokenCalls {
  private:
   // Whether a handler runs now, or the thread was woken by a signal that the process ignores. A signal to the process
   // wakes one thread, and another one may take it: if the process does something about that one, the call fails.
-  bool woken_by_signals(const Thread& thread);
+  bool woken_by_signals(const Thread& thread, bool disturbed);
   bool transfer_rest(Thread& thread, uint64_t moved);
 
   Tracer& tracer_;

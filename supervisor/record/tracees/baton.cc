@@ -5,16 +5,16 @@
 namespace redrive {
 
 void Baton::queue(Thread& thread) {
-  if (!waker_ || waker_ == &thread) {
-    waiting_.push_back(&thread);
-  } else {
+  if (keeper_ && (keeper_ == &thread) == for_keeper_) {
     waiting_.push_front(&thread);
-    waker_ = nullptr;
+    keeper_ = nullptr;
+  } else {
+    waiting_.push_back(&thread);
   }
 }
 
 Thread* Baton::next() {
-  if (waker_ || waiting_.empty()) return nullptr;
+  if (keeper_ || waiting_.empty()) return nullptr;
   Thread* const first = waiting_.front();
   waiting_.pop_front();
   return first;
@@ -25,7 +25,7 @@ void Baton::leave_queue(const Thread& thread) { std::erase(waiting_, &thread); }
 void Baton::forget(const Thread& thread) {
   leave_queue(thread);
   if (holder_ == &thread) holder_ = nullptr;
-  if (waker_ == &thread) waker_ = nullptr;
+  if (keeper_ == &thread) keeper_ = nullptr;
 }
 
 void Baton::join(Baton& other) {

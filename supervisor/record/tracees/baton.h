@@ -36,10 +36,14 @@ class Baton {
   void queue_first(Thread& thread) { waiting_.push_front(&thread); }
   // Keeps it for the next thread that queues, which comes before all others. `waker`: wakes that thread, and does not
   // count.
-  void keep_for_woken(const Thread& waker) { waker_ = &waker; }
-  bool is_kept_by(const Thread& waker) const { return waker_ == &waker; }
+  void keep_for_woken(Thread& waker) { keeper_ = &waker, for_keeper_ = false; }
+  bool is_kept_by(const Thread& waker) const { return keeper_ == &waker && !for_keeper_; }
+  // Keeps it for this thread, which comes before all others when it queues.
+  void keep_for(Thread& thread) { keeper_ = &thread, for_keeper_ = true; }
+  // The thread that it is kept for, if that is known.
+  Thread* kept_for() const { return for_keeper_ ? keeper_ : nullptr; }
   // It is kept no longer, even if no thread has queued. Returns whether it was.
-  bool stop_keeping() { return std::exchange(waker_, nullptr) != nullptr; }
+  bool stop_keeping() { return std::exchange(keeper_, nullptr) != nullptr; }
   // Takes the first thread off the queue; null if there is none, or if it is kept.
   Thread* next();
   // Takes this thread off the queue, if it waits there.
@@ -53,7 +57,8 @@ class Baton {
 
  private:
   Thread* holder_ = nullptr;
-  const Thread* waker_ = nullptr;  // null: it is not kept
+  Thread* keeper_ = nullptr;  // null: it is not kept
+  bool for_keeper_ = false;   // or else for another thread than that
   std::deque<Thread*> waiting_;
   Clock::time_point since_{};
 };

@@ -34,6 +34,7 @@
 #include "supervisor/record/tracees/patience.h"
 #include "supervisor/record/tracees/place.h"
 #include "supervisor/record/tracees/shared_mappings.h"
+#include "supervisor/record/tracees/step_turns.h"
 #include "supervisor/record/tracees/unit_log.h"
 
 namespace redrive {
@@ -113,6 +114,7 @@ struct CurrentCall {
   Sending sending;
   CallTimeout timeout;
   uint64_t changes_object = 0;        // an object that is mapped shared, and that it changes; 0: none
+  bool goes_on = false;               // its thread is to go on after it for some instructions (StepHandover)
   bool hides_untraced = false;        // a birth that the kernel makes without the CLONE_UNTRACED that was asked for
   std::optional<SignalAction> asked;  // the mask or action that it sets
   std::optional<tpacket_req> packet_ring;  // what it maps (PacketRings)
@@ -195,6 +197,7 @@ struct Thread {
   bool asked_to_stop = false;  // by ask_to_stop(); it has come to no call's entry since
   bool preempting = false;     // it was interrupted to be preempted, and has not stopped yet
   bool woken = false;          // the recorder woke it up in a call that stops
+  bool disturbed = false;      // ... or a signal did to which the process does nothing
   pid_t tracer = 0;            // the recorded process that has it stopped (TracerAnswers); 0: none
   int in_hand = 0;             // the signal that it is stopped for, to be delivered when it continues; 0: none
   HeldSignals signals;         // that wait for its next event
@@ -218,6 +221,7 @@ struct Unit {
   std::map<ThreadSerial, Thread*> threads;
   Baton baton;
   LockTurns lock_turns;
+  StepTurns step_turns;
   ThreadSerial next_thread = 0;
   ProcessSerial next_process = 0;
 

@@ -1,0 +1,63 @@
+#include "supervisor/record/stops/step_handover.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/unit_state.h"
+#include "supervisor/record/stops/steps.h"
+#include "supervisor/record/stops/turns.h"
+#include "supervisor/record/tracees/thread_control.h"
+#include "supervisor/tier/registers.h"
+
+namespace redrive {
+
+void StepHandover::go_on(Thread& thread, const user_regs_struct& from) {
+  Unit& unit = *thread.process->unit;
+  control_.runs_from(thread, from);
+  bool handled = false;
+  const auto place = find_place(thread, handled);
+  unit.step_turns.took_until(tracer_.now());
+  if (handled) return;
+  if (!place) return control_.run_on(thread);
+  Event event;
+  event.kind = EventKind::preemption;
+  event.thread = thread.serial;
+  event.ip = place->regs.rip;
+  event.regs_hash = RegistersHash::whole(preserved_registers_hash(place->regs));
+  event.args = {static_cast<uint64_t>(Preempted::stepped), place->times};
+  unit.log.add(std::move(event));
+  thread.turns.got_on();
+  thread.entry = place->regs;
+  thread.entry.orig_rax = ~0ull;
+  unit.baton.give_up();
+  turns_.take_or_queue(thread, {Thread::Stop::preempted});
+}
+
+// Has the thread execute some instructions of its program. Nothing if an event comes before.
+std::optional<StepHandover::Place> StepHandover::find_place(Thread& thread, bool& handled) {
+  StepTurns& turns = thread.process->unit->step_turns;
+  const unsigned steps = turns.steps();
+  const Gate* const gate = thread.process->gate.get();
+  user_regs_struct regs;
+  if (!tracer_.get_regs(thread.tid, regs)) return {};
+  bool out = false;
+  std::vector<Address> came_to;
+  while (regs.cs == kCodeSegment && !in_gate(thread, regs.rip)) {
+    // In the tier's copies of instructions it may not stay, and a replay need not come by them.
+    const bool moved = gate && gate->touches(regs.rip, regs.rip + 1);
+    if (came_to.size() >= steps && !moved) {
+      return Place{regs, static_cast<uint64_t>(std::count(came_to.begin(), came_to.end(), regs.rip))};
+    }
+    const InstructionAt instruction = steps_.instruction_at(thread, regs.rip);
+    if (instruction.kind == InstructionKind::event || came_to.size() == kMostSteps) break;
+    const user_regs_struct before = regs;
+    if (!steps_.step(thread, instruction, regs, handled)) return {};
+    const bool comes_out = !std::exchange(out, true) && same_registers(before, regs);  // of the kernel
+    if (!comes_out) came_to.push_back(regs.rip);
+  }
+  turns.came_to_event(came_to.size());
+  return {};
+}
+
+}  // namespace redrive

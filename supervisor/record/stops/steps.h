@@ -1,0 +1,35 @@
+// Runs a thread in user code over single instructions, while nothing else of its unit runs.
+#pragma once
+
+#include <optional>
+
+#include "interceptors/instruction_kind.h"
+#include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/tracees/tracee.h"
+
+namespace redrive {
+
+class ThreadControl;
+class Ends;
+class StopHandler;
+
+class Steps {
+ public:
+  Steps(Tracer& tracer, ThreadControl& control, Ends& ends, StopHandler& handler)
+      : tracer_(tracer), control_(control), ends_(ends), handler_(handler) {}
+
+  // What the thread is about to execute. Code that cannot be read counts as an event.
+  InstructionAt instruction_at(const Thread& thread, Address ip);
+  // Has the thread execute that instruction, a repeated one whole, and reads its registers then. False if something
+  // else has stopped it. Then it stays as it was, unless `handled` is set: its stop has been handled.
+  bool step(Thread& thread, const InstructionAt& instruction, user_regs_struct& regs, bool& handled);
+
+ private:
+  Tracer& tracer_;
+  ThreadControl& control_;
+  Ends& ends_;
+  StopHandler& handler_;
+  std::optional<InstructionReader> reader_;  // once it was needed
+};
+
+}  // namespace redrive
