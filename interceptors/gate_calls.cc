@@ -58,6 +58,7 @@ gate::Call call_of(const SyscallRow& row) {
   call.clear_from = row.clear_from;
   call.refusal = row.refusal;
   call.test = row.test;
+  call.reads_blocks = row.reads_blocks;
   call.changes_file = row.file_change != FileChange::none;
   call.changed = argument(row.changed_arg);
   call.changes_path = call.changes_file && row.args[static_cast<size_t>(row.changed_arg)].kind == ArgKind::path;

@@ -567,20 +567,25 @@ EntrySizes entry_sizes(const SyscallRow& row, Args args, const Memory& memory) {
 
 namespace {
 
-// What a call may have written that has failed because it could not write everything.
-void add_outputs_in_part(std::vector<Span>& spans, Args args, const EntrySizes& entry, const Memory& memory) {
+// What a call may have written beyond what it says: one that has failed because it could not write everything, or that
+// reads whole blocks. `done`: so many bytes it has written for certain.
+void add_outputs_in_part(std::vector<Span>& spans, Args args, const EntrySizes& entry, uint64_t done,
+                         const Memory& memory) {
   constexpr uint64_t kMost = 1 << 20;  // of one buffer; what is transferred in larger pieces is counted instead
-  spans = possible_outputs(args, entry);
-  for (Span& span : spans) span.length = readable(memory, span.address, std::min(span.length, kMost), false);
+  for (const Span& span : possible_outputs(args, entry)) {
+    const uint64_t length = std::min(span.length, done + kMost);
+    done -= std::min(done, length);
+    add(spans, span.address, readable(memory, span.address, length, false));
+  }
 }
 
 }  // namespace
 
 void outputs(const SyscallRow& row, Args args, const EntrySizes& entry, int64_t result, const Memory& memory,
-             std::vector<Span>& spans) {
+             std::vector<Span>& spans, bool wrote_more) {
   spans.clear();
-  const bool in_part = result == -EFAULT && entry.watched.empty();
-  if (in_part) add_outputs_in_part(spans, args, entry, memory);
+  const bool in_part = wrote_more || (result == -EFAULT && entry.watched.empty());
+  if (in_part) add_outputs_in_part(spans, args, entry, static_cast<uint64_t>(std::max<int64_t>(result, 0)), memory);
   for (int i = 0; i < 6 && !in_part; ++i) {
     if (!is_written(row.args[i].written, result)) continue;
     const size_t first = spans.size();

@@ -165,6 +165,9 @@ struct Row : SyscallRow {
   constexpr Row served() const {
     return with([](Row& row) { row.in_process = true; });
   }
+  constexpr Row whole_blocks() const {
+    return with([](Row& row) { row.reads_blocks = true; });
+  }
   constexpr Row changes(MemoryChange what) const {
     return with([=](Row& row) { row.memory = what; });
   }

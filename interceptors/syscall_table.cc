@@ -26,7 +26,7 @@ constexpr const char* kServes =
 constexpr const char* kProtectionKeys = "protection keys are not restored by a checkpoint";
 
 constexpr SyscallRow kRows[] = {
-    emulate(SYS(read), fd, payload(out_result(2)), val).receives(0).tests().served(),
+    emulate(SYS(read), fd, payload(out_result(2)), val).receives(0).tests().served().whole_blocks(),
     emulate(SYS(write), fd, payload(in_sized_by(2)), val)
         .sends(0)
         .blocks()
@@ -48,9 +48,9 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(rt_sigprocmask), val, in_sized_by(3), out_sized_by(3), val).served(),
     special(SYS(rt_sigreturn), Special::sigreturn),
     emulate(SYS(ioctl), fd, val, ptr).selects(1, ENOTTY),
-    emulate(SYS(pread64), fd, out_result(2), val, val).served(),
+    emulate(SYS(pread64), fd, out_result(2), val, val).served().whole_blocks(),
     emulate(SYS(pwrite64), fd, in_sized_by(2), val, val).served().changes_file(0, FileChange::writes, 3),
-    emulate(SYS(readv), fd, payload(iov_out), val).receives(0).tests().served(),
+    emulate(SYS(readv), fd, payload(iov_out), val).receives(0).tests().served().whole_blocks(),
     emulate(SYS(writev), fd, payload(iov_in), val).sends(0).blocks().served().changes_file(0, FileChange::writes),
     emulate(SYS(access), path, val).served(),
     emulate(SYS(pipe), out(8)).makes(NewDescriptor::pipe).served(),
@@ -366,7 +366,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(dup3), fd, fd, val).effect(FdEffect::replaces).makes(NewDescriptor::copy).served(),
     emulate(SYS(pipe2), out(8), val).makes(NewDescriptor::pipe).served(),
     emulate(SYS(inotify_init1), val).makes(NewDescriptor::no_channel).served(),
-    emulate(SYS(preadv), fd, iov_out, val, val, val).served(),
+    emulate(SYS(preadv), fd, iov_out, val, val, val).served().whole_blocks(),
     emulate(SYS(pwritev), fd, iov_in, val, val, val).served().changes_file(0, FileChange::writes, 3),
     emulate(SYS(rt_tgsigqueueinfo), val, val, val, siginfo_in).signals(),
     refuse(SYS(perf_event_open), ENOSYS, "counters differ between runs, and samples bypass syscall stops"),
@@ -406,7 +406,7 @@ constexpr SyscallRow kRows[] = {
         .blocks()
         .changes_file(2, FileChange::writes, 3),
     // With position -1 these two act as readv and writev, on any file.
-    emulate(SYS(preadv2), fd, payload(iov_out), val, val, val, val).receives(0).tests(),
+    emulate(SYS(preadv2), fd, payload(iov_out), val, val, val, val).receives(0).tests().whole_blocks(),
     emulate(SYS(pwritev2), fd, payload(iov_in), val, val, val, val)
         .sends(0)
         .blocks()

@@ -167,10 +167,13 @@ struct SyscallRow {
   int8_t waits_on_arg = -1;  // a descriptor, as in Traffic's fd_arg: with O_NONBLOCK, the call does not sleep
   int8_t timeout_arg = -1;   // if this is 0, or what it points to is, the call does not sleep
   int16_t timed_out = 0;     // positive errno of the call's answer in that case; 0: the result 0
-  bool may_kill = false;     // sends a signal, which may be SIGKILL
-  bool wakes = false;        // wakes threads that wait for a futex; the result is 0 if there are none
-  bool lock_word = false;    // argument 0 is a futex that the kernel locks or unlocks by writing the word
-  int8_t word_arg = -1;      // a futex: the call does not sleep unless the word there equals expected_arg
+  // Argument 0 is a file: opened with O_DIRECT, the kernel reads whole blocks of it into the buffers at args[1], also
+  // at its end, and says that it has read up to the end (open(2)).
+  bool reads_blocks = false;
+  bool may_kill = false;   // sends a signal, which may be SIGKILL
+  bool wakes = false;      // wakes threads that wait for a futex; the result is 0 if there are none
+  bool lock_word = false;  // argument 0 is a futex that the kernel locks or unlocks by writing the word
+  int8_t word_arg = -1;    // a futex: the call does not sleep unless the word there equals expected_arg
   int8_t expected_arg = -1;
   // The call is served only if an argument's bits from this one on are clear: all of a signal mask's address; of
   // wait4(2)'s options, those for children of all kinds.
@@ -255,11 +258,12 @@ void entry_sizes(const SyscallRow& row, std::span<const uint64_t, 6> args, const
 // order in which bytes were received, and have exactly `result` bytes in total for stream receives; for recvmmsg, they
 // are the payloads of the received headers (msg_len) in order. Spans cover everything that the kernel wrote and
 // possibly a little more (a timeout that was not updated); after a failed call, only readable memory is included.
-// restart_syscall has the outputs of the call that it restarts: pass that call's row.
+// restart_syscall has the outputs of the call that it restarts: pass that call's row. `wrote_more`: the kernel has
+// written more of the buffers than the result says (SyscallRow::reads_blocks). Then no span is payload.
 std::vector<Span> outputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const EntrySizes& entry,
                           int64_t result, const Memory& memory);
 void outputs(const SyscallRow& row, std::span<const uint64_t, 6> args, const EntrySizes& entry, int64_t result,
-             const Memory& memory, std::vector<Span>& spans);
+             const Memory& memory, std::vector<Span>& spans, bool wrote_more = false);
 
 // All memory that the kernel may write, or have written, before the exit is seen.
 std::vector<Span> possible_outputs(std::span<const uint64_t, 6> args, const EntrySizes& entry);

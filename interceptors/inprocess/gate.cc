@@ -455,16 +455,32 @@ uint32_t file_mode(uint64_t descriptor, Phase during) {
   return file_status(descriptor, info, during) ? info.st_mode : 0;
 }
 
-// The flags of an open file (fcntl(2), F_GETFL), asked for while the call can still be left to a stop.
-int64_t status_flags(uint64_t descriptor) {
+// The flags of an open file (fcntl(2), F_GETFL).
+int64_t status_flags(uint64_t descriptor, Phase during) {
   Registers regs{};
   regs.rax = kFcntl, regs.rdi = descriptor, regs.rsi = kGetFlags;
-  return execute(&regs, Phase::kernel);
+  return execute(&regs, during);
+}
+
+// Whether the call may have written more of its buffers than it says (SyscallRow::reads_blocks).
+bool may_have_written_more(Slot& s, const Call& call, uint64_t capacity, int64_t result) {
+  constexpr uint64_t kSector = 512, kDirect = 040000;  // open(2): O_DIRECT
+  if (!call.reads_blocks || result <= 0) return false;
+  const bool one_buffer = call.span[0].extent != Extent::vector;
+  if (one_buffer && (capacity % kSector != 0 || static_cast<uint64_t>(result) >= capacity)) return false;
+  const uint64_t descriptor = argument(s.regs, 0);
+  if (is_set(s.no_file, descriptor)) return false;
+  if (!S_ISREG(file_mode(descriptor, Phase::after))) {
+    if (is_set(s.known, descriptor)) set_bit(s.no_file, descriptor, true);
+    return false;
+  }
+  const int64_t flags = status_flags(descriptor, Phase::after);
+  return flags >= 0 && (flags & kDirect);
 }
 
 // Whether a read from or write to the descriptor does not sleep.
 bool is_nonblocking(Slot& slot, uint64_t descriptor) {
-  const int64_t flags = status_flags(descriptor);
+  const int64_t flags = status_flags(descriptor, Phase::kernel);
   const bool at_once = flags >= 0 && ((flags & kNonBlocking) || S_ISREG(file_mode(descriptor, Phase::kernel)));
   slot.phase = Phase::before;
   return at_once;
@@ -554,7 +570,7 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
 // It is answered without the kernel: another thread may be given that number at any time.
 bool closes_nothing(Slot& s, const Call& call) {
   if (call.closes == kNoArg || call.makes != NewDescriptor::none) return false;
-  const bool nothing = status_flags(argument(s.regs, call.closes)) == -EBADF;
+  const bool nothing = status_flags(argument(s.regs, call.closes), Phase::kernel) == -EBADF;
   s.phase = Phase::before;
   return nothing && !s.want_stop;
 }
@@ -961,6 +977,8 @@ bool serve_call(Slot& s) {
   if (made && note_descriptor(s, call, *record, copied_is_known, static_cast<uint64_t>(result))) {
     writer.add_after(kDescribed, sizeof(Described));
   }
+  const bool wrote_more = may_have_written_more(s, call, lengths[0], result);
+  if (wrote_more) record->behind = 1;
   record->size = static_cast<uint32_t>(writer.next - reinterpret_cast<uint8_t*>(record));
   barrier();
   record->after = writer.after;
@@ -970,7 +988,7 @@ bool serve_call(Slot& s) {
   s.spin_site = s.site;
   // The kernel may have written a part of what it could not write. The supervisor looks what is there.
   const bool in_part = result == -EFAULT;
-  s.stops_behind |= in_part;
+  s.stops_behind |= in_part || wrote_more;
   const bool unsuccessful = call.test && result <= 0 && !in_part;
   if (unsuccessful && continues_series(s, *record)) return true;
   if (!call.send) stamp(s, *record, Phase::after);

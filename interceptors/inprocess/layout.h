@@ -81,6 +81,7 @@ struct Call {
   // May change the contents of a file, as in the table's rows (FileChange).
   bool changes_file = false;
   bool changes_path = false;
+  bool reads_blocks = false;  // as in the table's rows
   uint8_t closes = kNoArg;  // the argument with a descriptor that the call closes
   uint8_t loses = kNoArg;   // one of which cannot be found out after the call what is behind it
   NewDescriptor makes = NewDescriptor::none;
@@ -265,7 +266,8 @@ struct Record {
   uint8_t counter;      // not a call: rdtsc or rdtscp was executed, and read `result`
   uint8_t no_channel;   // the result is a descriptor with no channel behind it
   uint16_t file : 15;   // 1 + place of the file that was mapped
-  uint16_t behind : 1;  // the thread stops after the call, to have code replaced there
+  // The thread stops after the call: to have code replaced there, or because the call has written more than it says.
+  uint16_t behind : 1;
   uint64_t site;
   Registers regs;
   uint64_t fs_base, gs_base;

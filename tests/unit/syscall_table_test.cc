@@ -298,6 +298,21 @@ TEST_CASE("a length above one span comes as several") {
   CHECK(out == std::vector<Span>{{0x10000, kMaxSpan, true}, {0x10000 + kMaxSpan, 5, true}});
 }
 
+TEST_CASE("a read that has read whole blocks has written the rest of its buffers too") {
+  auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  std::vector<uint8_t> buffer(8192);
+  const auto address = reinterpret_cast<uint64_t>(buffer.data());
+  const CallArgs args = call_args(0, address, buffer.size());
+  const SyscallRow* row = find_row(__NR_read, args);
+  REQUIRE(row->reads_blocks);
+  std::vector<Span> out;
+  outputs(*row, args, entry_sizes(*row, args, *memory), 5000, *memory, out, true);
+  CHECK(out == std::vector<Span>{{address, 8192, false}});
+  outputs(*row, args, entry_sizes(*row, args, *memory), 5000, *memory, out);
+  CHECK(out == std::vector<Span>{{address, 5000, true}});
+}
+
 TEST_CASE("the filter traces this architecture and refuses others") {
   const auto filter = seccomp_filter().value();
   CHECK(run_filter(filter, AUDIT_ARCH_X86_64, 0) == SECCOMP_RET_TRACE);

@@ -1,14 +1,18 @@
 #include "supervisor/record/stops/call_events.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
 #include <cerrno>
 
+#include "base/procfs.h"
 #include "checkpoint/address_space.h"
 #include "interceptors/payload.h"
 #include "supervisor/record/disguise/forced_signals.h"
+#include "supervisor/record/memory/descriptor_info.h"
 #include "supervisor/record/memory/outside_changes.h"
 #include "supervisor/record/memory/packet_rings.h"
 #include "supervisor/record/settings/triggers.h"
@@ -31,6 +35,19 @@ uint64_t time_to_read(const std::vector<MemoryWrite>& writes, const RecorderLimi
   uint64_t bytes = 0;
   for (const MemoryWrite& write : writes) bytes += write.data.size();
   return static_cast<uint64_t>(limits.replayed_byte_ns * static_cast<double>(bytes));
+}
+
+// Whether the thread's call, which ends, has written more of its buffers than it says (SyscallRow::reads_blocks).
+bool has_read_blocks(const Thread& thread, int64_t result) {
+  constexpr uint64_t kSector = 512;
+  if (!thread.call.row->reads_blocks || result <= 0) return false;
+  uint64_t capacity = 0;
+  for (const Span& span : possible_outputs(thread.call.output_args, thread.call.sizes)) capacity += span.length;
+  if (capacity % kSector != 0 || static_cast<uint64_t>(result) >= capacity) return false;
+  const pid_t pid = thread.process->shown_as();
+  struct stat file {};
+  const bool regular = stat(descriptor_path(pid, thread.call.args[0]).c_str(), &file) == 0 && S_ISREG(file.st_mode);
+  return regular && DescriptorInfo::read(pid, thread.call.args[0]).flags & O_DIRECT;
 }
 
 }  // namespace
@@ -94,7 +111,7 @@ void CallEvents::end_messages(const Unit& unit) {
 void CallEvents::close_stopped(Thread& thread, int64_t result) {
   const Process& process = *thread.process;
   const SyscallRow& row = *thread.call.row;
-  Event& event = begin_close(thread, result, process.memory);
+  Event& event = begin_close(thread, result, process.memory, has_read_blocks(thread, result));
   layout_.note(thread, result, event);
   note_effects(thread, result, process.memory, event);
   if (result >= 0 && row.new_descriptor == NewDescriptor::file) {
@@ -112,26 +129,27 @@ void CallEvents::close_stopped(Thread& thread, int64_t result) {
 
 void CallEvents::close_served(Thread& thread, const gate::Record& record, uint64_t times, uint32_t cycle,
                               const Memory& memory) {
-  // Where the kernel could not write everything, the thread stops right after the call.
-  const bool in_part = record.result == -EFAULT;
-  Event& event = begin_close(thread, record.result, in_part ? thread.process->memory : memory);
+  // Where the kernel has written more than the call says, the thread stops right after it.
+  const bool wrote_more = thread.call.row->reads_blocks && record.behind;
+  const bool stops = wrote_more || record.result == -EFAULT;
+  Event& event = begin_close(thread, record.result, stops ? thread.process->memory : memory, wrote_more);
   layout_.note_served(thread, record, event);
   note_effects(thread, record.result, memory, event);
   messages_.note_served(message_call(thread, memory), record);
   end_close(thread, record.result, times, cycle);
 }
 
-Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& memory) {
+Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& memory, bool wrote_more) {
   const SyscallRow& row = *thread.call.row;
   Event& event = thread.process->unit->log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.result = result;
   messages_.end_send(thread.call.sending, result);
   if (triggers_ && result > 0) note_written(thread, result, memory);
-  outputs(row, thread.call.output_args, thread.call.sizes, result, memory, spans_);
+  outputs(row, thread.call.output_args, thread.call.sizes, result, memory, spans_, wrote_more);
   if (result > 0 && (row.number == SYS_process_vm_readv || thread.process->opens_memory)) {
     foreign_.show_own_code(thread, static_cast<uint64_t>(result), spans_);
   }
-  if (result == -EFAULT || !thread.call.sizes.watched.empty()) keep_writable(thread);
+  if (wrote_more || result == -EFAULT || !thread.call.sizes.watched.empty()) keep_writable(thread);
   write_outputs(thread, memory, event);
   woken_.leave(thread, event);
   HiddenCopies::leave(thread, event);
@@ -140,9 +158,9 @@ Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& mem
   return event;
 }
 
-// Of what a call may have written that failed because it could not write everything, or whose outputs are found by
-// comparison: what lies in memory that the program can write to, as the kernel does. The addresses of outputs may be
-// anything then, such as those of code, which is different in a replay.
+// Of what a call may have written that failed because it could not write everything, or has written more than it says,
+// or whose outputs are found by comparison: what lies in memory that the program can write to, as the kernel does. The
+// addresses of outputs may be anything then, such as those of code, which is different in a replay.
 void CallEvents::keep_writable(const Thread& thread) {
   const Gate* const gate = thread.process->tier();
   std::vector<Span> writable;

@@ -1,6 +1,6 @@
 // Makes an event of each system call: open_call() at its entry; at its exit close_stopped(), or close_served() if it
 // was served inside the program. The latter asks nothing of the thread, which goes on: its memory is what the record
-// holds, unless the call failed with EFAULT.
+// holds, unless the kernel has written more than the call says: then the thread stops.
 #pragma once
 
 #include "supervisor/record/messages/messages.h"
@@ -51,7 +51,8 @@ class CallEvents {
   void end_messages(const Unit& unit);
 
  private:
-  Event& begin_close(Thread& thread, int64_t result, const Memory& memory);
+  // `wrote_more`: as in outputs().
+  Event& begin_close(Thread& thread, int64_t result, const Memory& memory, bool wrote_more);
   void keep_writable(const Thread& thread);
   void write_outputs(Thread& thread, const Memory& memory, Event& event);
   void note_written(const Thread& thread, int64_t result, const Memory& memory);

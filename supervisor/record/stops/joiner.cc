@@ -1,5 +1,7 @@
 #include "supervisor/record/stops/joiner.h"
 
+#include <algorithm>
+
 #include "supervisor/record/checkpoints/intervals.h"
 #include "supervisor/record/placement/placer.h"
 #include "supervisor/record/stops/ends.h"
@@ -40,8 +42,8 @@ void Joiner::leave_join(Unit& unit) {
 void Joiner::absorb(Unit& unit) {
   unit.log.flush();
   intervals_.end(unit);
-  unit.first_joined_thread = unit.next_thread;
-  unit.first_joined_process = unit.next_process;
+  unit.first_joined_thread = std::min(unit.first_joined_thread, unit.next_thread);
+  unit.first_joined_process = std::min(unit.first_joined_process, unit.next_process);
   while (!unit.joining.empty()) {
     Unit& joined = *unit.joining.back();
     unit.joining.pop_back();

@@ -312,9 +312,8 @@ void StoppedCalls::leave(Thread& thread) {
     signals_.deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::boundary));
     return;
   }
-  const bool signal = signals_.raise_held(thread);
-  const Unit& unit = *thread.process->unit;
-  if (std::exchange(thread.call.goes_on, false) && unit.baton.is_awaited() && !signal && !control_.parks()) {
+  const bool disturbed = signals_.raise_held(thread) || restarts(result) || control_.parks();
+  if (std::exchange(thread.call.goes_on, false) && thread.process->unit->baton.is_awaited() && !disturbed) {
     handover_.go_on(thread, regs);
   } else {
     control_.resume_user(thread, regs);
