@@ -82,19 +82,21 @@ TEST_CASE("a baton that is kept for a thread goes to it when it queues, before a
 TEST_CASE("steps after calls are taken rarely, and by the threads in turn") {
   auto now = Clock::time_point{} + 1h;
   StepTurns turns;
-  CHECK(turns.take(1, now));
-  CHECK_FALSE(turns.take(2, now));
+  CHECK_FALSE(turns.take(1, now, 100ms));
+  now += 100ms;
+  CHECK(turns.take(1, now, 100ms));
+  CHECK_FALSE(turns.take(2, now, 100ms));
   now += kBatonSlice;
-  CHECK_FALSE(turns.take(1, now));
-  CHECK(turns.take(2, now));
+  CHECK_FALSE(turns.take(1, now, 100ms));
+  CHECK(turns.take(2, now, 100ms));
   now += 1ms;
   turns.took_until(now);
   now += 20ms;  // much more than that
-  CHECK_FALSE(turns.take(1, now));
-  now += 30ms;
-  CHECK(turns.take(1, now));
+  CHECK_FALSE(turns.take(1, now, 100ms));
+  now += 40ms;
+  CHECK(turns.take(1, now, 100ms));
   now += 2 * kBatonSlice;
-  CHECK(turns.take(1, now));  // no other thread has come
+  CHECK(turns.take(1, now, 100ms));  // no other thread has come
 }
 
 TEST_CASE("how many steps are taken is of each magnitude, and hardly more than there are before the next event") {

@@ -40,6 +40,7 @@ Recorded record(uint64_t seed, SimulatedKernel& kernel, SimulatedKernel::Calls c
   // A checkpoint without an image, because there is hardly any memory.
   limits.checkpoint_period_ns = seed % 2 ? kPeriod_ns : 0;
   limits.virtual_checkpoints = true;
+  limits.first_steps = {};
   std::unique_ptr<GateArena> arena;
   if (calls == SimulatedKernel::Calls::served) {
     auto made = GateArena::make();

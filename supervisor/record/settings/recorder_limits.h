@@ -2,6 +2,7 @@
 // the bound and the window while the recording lasts, the rest is fixed.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -34,7 +35,9 @@ struct RecorderLimits {
   double replayed_byte_ns = 1;       // ... for each byte that it reads from the trace
   bool attached = false;             // the programs ran before, and run on afterwards
   double attached_for_s = 0;         // ... after this time at the latest; 0: there is no limit
-  ProcessorTraps traps;              // instructions that do not trap are replaced
+  // From when threads of a unit wait for each other until some of their turns end amid code (StepTurns).
+  std::chrono::milliseconds first_steps{100};
+  ProcessorTraps traps;  // instructions that do not trap are replaced
 };
 
 }  // namespace redrive

@@ -167,7 +167,7 @@ void StoppedCalls::enter(Thread& thread) {
   const bool wakes_waiter = row.wakes && unit.lock_turns.in_vain();
   // Or it goes on for some instructions after the call, and lets others run then.
   thread.call.goes_on = (turn_over || (sleeps && unit.baton.is_awaited())) && row.word_arg < 0 && !row.lock_word &&
-                        unit.step_turns.take(thread.serial, tracer_.now());
+                        unit.step_turns.take(thread.serial, tracer_.now(), limits_.first_steps);
   const bool lets_others_run =
       !thread.call.changes_object && (sleeps || (turn_over && !thread.call.goes_on) || wakes_waiter);
   if (row.word_arg >= 0) unit.lock_turns.sleeps(is_first_event, unit.baton.since(), tracer_.now());

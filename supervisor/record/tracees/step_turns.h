@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include "supervisor/record/tracees/baton.h"
@@ -20,10 +21,12 @@ class StepTurns {
   // Whether this thread, which runs, is to go on for some instructions after its next call, now that others wait. The
   // one that did so last lets others come before it: those that look at the lock make calls as well.
   bool is_due(ThreadSerial thread, Clock::time_point now) const {
-    return now >= (thread == last_ ? next_ + kBatonSlice : next_);
+    return next_ && now >= (thread == last_ ? *next_ + kBatonSlice : *next_);
   }
-  // The same, at the call. Says so once, even if nothing comes of it.
-  bool take(ThreadSerial thread, Clock::time_point now) {
+  // The same, at the call. Says so once, even if nothing comes of it, and not before `first` has passed since it was
+  // asked first: short programs need none.
+  bool take(ThreadSerial thread, Clock::time_point now, Clock::duration first) {
+    if (!next_) next_ = now + first;
     if (!is_due(thread, now)) return false;
     last_ = thread;
     taken_ = now;
@@ -39,13 +42,14 @@ class StepTurns {
   // An event came after fewer.
   void came_to_event(size_t after) { most_ = std::max(static_cast<unsigned>(after), 1u); }
   // Others have waited for it until now.
-  void took_until(Clock::time_point now) { next_ = std::max(next_, now + kTimesAsLong * (now - taken_)); }
+  void took_until(Clock::time_point now) { next_ = std::max(*next_, now + kTimesAsLong * (now - taken_)); }
 
  private:
-  static constexpr int kTimesAsLong = 40;  // other things take, between two such turns
+  static constexpr int kTimesAsLong = 50;  // other things take, between two such turns
 
   ThreadSerial last_ = ~ThreadSerial{};
-  Clock::time_point taken_{}, next_{};
+  Clock::time_point taken_{};
+  std::optional<Clock::time_point> next_;
   unsigned most_ = kMostSteps;
   std::minstd_rand random_;
 };
