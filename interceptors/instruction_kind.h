@@ -1,6 +1,7 @@
 // Tells apart the instructions at which a thread must not be left stopped from those at which it may be.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,6 +21,8 @@ struct InstructionAt {
 
 class Disassembler;
 
+inline constexpr size_t kLongestInstruction = 15;
+
 // Looks at one instruction after the other. Making one costs much more than looking. Not thread-safe.
 class InstructionReader {
  public:
@@ -28,7 +31,7 @@ class InstructionReader {
   InstructionReader(const InstructionReader&) = delete;
   InstructionReader& operator=(const InstructionReader&) = delete;
 
-  // The instruction at the start of these bytes, of which the first 15 are enough.
+  // The instruction at the start of these bytes, of which the first kLongestInstruction are enough.
   InstructionAt read(std::span<const uint8_t> code) const;
 
  private:

@@ -7,6 +7,7 @@
 
 #include "base/elf_file.h"
 #include "interceptors/disassembler.h"
+#include "interceptors/instruction_kind.h"
 #include "interceptors/trapped_instructions.h"
 
 namespace redrive {
@@ -14,8 +15,7 @@ namespace {
 
 constexpr uint64_t kMaxFunction = 1 << 20;
 constexpr uint64_t kUnknownSize = 4096;  // of the last function, if it does not say how long it is
-constexpr uint8_t kLongestInstruction = 15;
-constexpr uint8_t kEscape = 0x0f;  // the first byte of all of them
+constexpr uint8_t kEscape = 0x0f;        // the first byte of all of them
 constexpr size_t kShortest = 2;
 constexpr uint64_t kInstructions = 3;
 

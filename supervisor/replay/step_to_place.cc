@@ -12,7 +12,6 @@
 namespace redrive {
 
 Result<Step> step_to_place(const Redriving& redriving, RedrivenThread& thread, EventIndex index, const Event& event) {
-  constexpr size_t kLongestInstruction = 15;
   const auto never_came = [&](const std::string& came_to) {
     return diverged(thread, index, fmt::format("to come to {:#x} {} times", event.ip, event.args[1]), came_to);
   };

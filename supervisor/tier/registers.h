@@ -13,6 +13,9 @@
 
 namespace redrive {
 
+// Of the flags: each instruction traps.
+inline constexpr uint64_t kTrapFlag = 0x100;
+
 // Converts the registers at the entry of a system call to those with which the thread is about to execute its syscall
 // instruction.
 inline user_regs_struct before_syscall(const user_regs_struct& entry) {

@@ -43,7 +43,8 @@ std::optional<StepHandover::Place> StepHandover::find_place(Thread& thread, bool
   if (!tracer_.get_regs(thread.tid, regs)) return {};
   bool out = false;
   std::vector<Address> came_to;
-  while (regs.cs == kCodeSegment && !in_gate(thread, regs.rip)) {
+  const auto is_steppable = [&] { return regs.cs == kCodeSegment && !(regs.eflags & kTrapFlag); };
+  while (is_steppable() && !in_gate(thread, regs.rip)) {
     // In the tier's copies of instructions it may not stay, and a replay need not come by them.
     const bool moved = gate && gate->touches(regs.rip, regs.rip + 1);
     if (came_to.size() >= steps && !moved) {

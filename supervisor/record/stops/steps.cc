@@ -8,7 +8,6 @@
 namespace redrive {
 
 InstructionAt Steps::instruction_at(const Thread& thread, Address ip) {
-  constexpr size_t kLongestInstruction = 15;
   uint8_t code[kLongestInstruction] = {};
   const std::span bytes(code, thread.process->memory.read_some(ip, code, sizeof code));
   if (!reader_) reader_.emplace();

@@ -39,8 +39,6 @@ namespace {
 // Whether the call asks which processors a thread may run on, or runs on.
 bool asks_processors(const SyscallRow& row) { return row.number == SYS_sched_getaffinity || row.number == SYS_getcpu; }
 
-constexpr uint64_t kTrapFlag = 0x100;  // each instruction traps
-
 constexpr uint64_t kOnlyChecks = 0x10000;  // execveat(2), AT_EXECVE_CHECK: nothing is executed
 
 // Whether the code inside the tracee has not served the call because the thread spins.
