@@ -60,7 +60,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       preempter_(tracer_, calls_, limits_, arena_.get(), findings_, control_, intervals_, capture_, copies_,
                  checkpointer_, signals_, steps_, turns_),
       steps_(tracer_, control_, ends_, handler_),
-      handover_(tracer_, control_, steps_, turns_),
+      handover_(tracer_, limits_, control_, steps_, turns_),
       forced_(tracer_, calls_, findings_),
       woken_(tracer_, limits_, stops_, control_),
       traps_(tracer_, arena_.get(), answers_, control_, events_, patching_, signals_, forced_, turns_, stopped_calls_),

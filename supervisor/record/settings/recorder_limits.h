@@ -31,7 +31,7 @@ struct RecorderLimits {
   unsigned processors_seen = 0;          // that they find; 0: those that there are
   // What a replay needs for a served call in addition to what the call itself takes: reading and comparing it.
   uint64_t replayed_call_ns = 1000;
-  uint64_t replayed_stop_ns = 8000;  // ... of one at which a replay stops
+  uint64_t replayed_stop_ns = 8000;  // ... of one at which a replay stops, and for each step that it takes
   double replayed_byte_ns = 1;       // ... for each byte that it reads from the trace
   bool attached = false;             // the programs ran before, and run on afterwards
   double attached_for_s = 0;         // ... after this time at the latest; 0: there is no limit

@@ -27,6 +27,7 @@ void StepHandover::go_on(Thread& thread, const user_regs_struct& from) {
   event.regs_hash = RegistersHash::whole(preserved_registers_hash(place->regs));
   event.args = {static_cast<uint64_t>(Preempted::stepped), place->times};
   unit.log.add(std::move(event));
+  unit.clock.add_replay(place->steps * limits_.replayed_stop_ns);
   thread.turns.got_on();
   thread.entry = place->regs;
   thread.entry.orig_rax = ~0ull;
@@ -48,7 +49,8 @@ std::optional<StepHandover::Place> StepHandover::find_place(Thread& thread, bool
     // In the tier's copies of instructions it may not stay, and a replay need not come by them.
     const bool moved = gate && gate->touches(regs.rip, regs.rip + 1);
     if (came_to.size() >= steps && !moved) {
-      return Place{regs, static_cast<uint64_t>(std::count(came_to.begin(), came_to.end(), regs.rip))};
+      const auto times = std::count(came_to.begin(), came_to.end(), regs.rip);
+      return Place{regs, came_to.size(), static_cast<uint64_t>(times)};
     }
     const InstructionAt instruction = steps_.instruction_at(thread, regs.rip);
     if (instruction.kind == InstructionKind::event || came_to.size() == kMostSteps) break;

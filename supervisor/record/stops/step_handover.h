@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/settings/recorder_limits.h"
 #include "supervisor/record/tracees/tracee.h"
 
 namespace redrive {
@@ -16,8 +17,8 @@ class Turns;
 
 class StepHandover {
  public:
-  StepHandover(Tracer& tracer, ThreadControl& control, Steps& steps, Turns& turns)
-      : tracer_(tracer), control_(control), steps_(steps), turns_(turns) {}
+  StepHandover(Tracer& tracer, const RecorderLimits& limits, ThreadControl& control, Steps& steps, Turns& turns)
+      : tracer_(tracer), limits_(limits), control_(control), steps_(steps), turns_(turns) {}
 
   // The thread, which has the baton, is about to run user code after a call, from there. It goes on, and gives the
   // baton to the next one that waits for it, unless it comes to an event first.
@@ -26,11 +27,13 @@ class StepHandover {
  private:
   struct Place {
     user_regs_struct regs{};
+    uint64_t steps = 0;  // up to there
     uint64_t times = 0;  // that the thread has come there
   };
   std::optional<Place> find_place(Thread& thread, bool& handled);
 
   Tracer& tracer_;
+  const RecorderLimits& limits_;
   ThreadControl& control_;
   Steps& steps_;
   Turns& turns_;
