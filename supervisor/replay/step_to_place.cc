@@ -22,11 +22,9 @@ Result<Step> step_to_place(const Redriving& redriving, RedrivenThread& thread, E
   bool out = false;
   for (unsigned steps = 0; times != event.args[1];) {
     if (steps == kMostSteps) return never_came(fmt::format("{} times in {} instructions", times, steps));
-    uint8_t code[kLongestInstruction] = {};
-    const std::span bytes(code, redriving.unit.memory(thread).read_some(thread.regs.rip, code, sizeof code));
-    const InstructionAt instruction = reader.read(bytes);
+    const auto instruction = instruction_at(reader, redriving.unit.memory(thread), thread.regs.rip);
     const user_regs_struct before = thread.regs;
-    if (bytes.empty() || instruction.kind == InstructionKind::event || !redriving.runner.step(thread, instruction)) {
+    if (instruction.kind == InstructionKind::event || !redriving.runner.step(thread, instruction)) {
       return never_came(fmt::format("an event at {:#x}", thread.regs.rip));
     }
     const bool comes_out = !std::exchange(out, true) && same_registers(before, thread.regs);  // of the kernel

@@ -8,10 +8,8 @@
 namespace redrive {
 
 InstructionAt Steps::instruction_at(const Thread& thread, Address ip) {
-  uint8_t code[kLongestInstruction] = {};
-  const std::span bytes(code, thread.process->memory.read_some(ip, code, sizeof code));
   if (!reader_) reader_.emplace();
-  return bytes.empty() ? InstructionAt{InstructionKind::event, 0} : reader_->read(bytes);
+  return redrive::instruction_at(*reader_, thread.process->memory, ip);
 }
 
 bool Steps::step(Thread& thread, const InstructionAt& instruction, user_regs_struct& regs, bool& handled) {

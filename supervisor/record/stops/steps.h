@@ -18,7 +18,7 @@ class Steps {
   Steps(Tracer& tracer, ThreadControl& control, Ends& ends, StopHandler& handler)
       : tracer_(tracer), control_(control), ends_(ends), handler_(handler) {}
 
-  // What the thread is about to execute. Code that cannot be read counts as an event.
+  // What the thread is about to execute there; as in supervisor/tier/stepping.h.
   InstructionAt instruction_at(const Thread& thread, Address ip);
   // Has the thread execute that instruction, a repeated one whole, and reads its registers then. False if something
   // else has stopped it. Then it stays as it was, unless `handled` is set: its stop has been handled.
