@@ -462,12 +462,11 @@ int64_t status_flags(uint64_t descriptor, Phase during) {
   return execute(&regs, during);
 }
 
-// Whether the call may have written more of its buffers than it says (SyscallRow::reads_blocks).
+// Whether a call that reads blocks (SyscallRow::reads_blocks) may have written more of its buffers than it says.
 bool may_have_written_more(Slot& s, const Call& call, uint64_t capacity, int64_t result) {
-  constexpr uint64_t kSector = 512, kDirect = 040000;  // open(2): O_DIRECT
-  if (!call.reads_blocks || result <= 0) return false;
+  constexpr uint64_t kDirect = 040000;  // open(2): O_DIRECT
   const bool one_buffer = call.span[0].extent != Extent::vector;
-  if (one_buffer && (capacity % kSector != 0 || static_cast<uint64_t>(result) >= capacity)) return false;
+  if (one_buffer ? !may_end_in_block(capacity, result) : result <= 0) return false;
   const uint64_t descriptor = argument(s.regs, 0);
   if (is_set(s.no_file, descriptor)) return false;
   if (!S_ISREG(file_mode(descriptor, Phase::after))) {
@@ -977,7 +976,7 @@ bool serve_call(Slot& s) {
   if (made && note_descriptor(s, call, *record, copied_is_known, static_cast<uint64_t>(result))) {
     writer.add_after(kDescribed, sizeof(Described));
   }
-  const bool wrote_more = may_have_written_more(s, call, lengths[0], result);
+  const bool wrote_more = call.reads_blocks && may_have_written_more(s, call, lengths[0], result);
   if (wrote_more) record->behind = 1;
   record->size = static_cast<uint32_t>(writer.next - reinterpret_cast<uint8_t*>(record));
   barrier();

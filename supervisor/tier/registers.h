@@ -13,7 +13,7 @@
 
 namespace redrive {
 
-// Of the flags: each instruction traps.
+// The flag with which a thread traps after each instruction.
 inline constexpr uint64_t kTrapFlag = 0x100;
 
 // Converts the registers at the entry of a system call to those with which the thread is about to execute its syscall

@@ -39,11 +39,10 @@ uint64_t time_to_read(const std::vector<MemoryWrite>& writes, const RecorderLimi
 
 // Whether the thread's call, which ends, has written more of its buffers than it says (SyscallRow::reads_blocks).
 bool has_read_blocks(const Thread& thread, int64_t result) {
-  constexpr uint64_t kSector = 512;
   if (!thread.call.row->reads_blocks || result <= 0) return false;
   uint64_t capacity = 0;
   for (const Span& span : possible_outputs(thread.call.output_args, thread.call.sizes)) capacity += span.length;
-  if (capacity % kSector != 0 || static_cast<uint64_t>(result) >= capacity) return false;
+  if (!may_end_in_block(capacity, result)) return false;
   const pid_t pid = thread.process->shown_as();
   struct stat file {};
   const bool regular = stat(descriptor_path(pid, thread.call.args[0]).c_str(), &file) == 0 && S_ISREG(file.st_mode);

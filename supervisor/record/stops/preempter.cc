@@ -100,13 +100,13 @@ void Preempter::note_cost(Unit& unit, Clock::duration pause) {
   unit.patience.stopped(used, static_cast<uint64_t>(pause.count()));
 }
 
-void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempted why) {
+void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempted why, uint64_t times) {
   Event event;
   event.kind = EventKind::preemption;
   event.thread = thread.serial;
   event.ip = regs.rip;
   event.regs_hash = RegistersHash::whole(preserved_registers_hash(regs));
-  event.args[0] = static_cast<uint64_t>(why);
+  event.args = {static_cast<uint64_t>(why), times};
   thread.process->unit->log.add(std::move(event));
 }
 
@@ -137,13 +137,11 @@ bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
     if (gate && gate->touches(regs.rip, regs.rip + 1)) return false;
     const InstructionAt instruction = steps_.instruction_at(thread, regs.rip);
     if (instruction.kind == InstructionKind::event) return false;
-    if (instruction.kind == InstructionKind::repeated) {
-      if (!steps_.step(thread, instruction, regs, handled)) return false;
-      continue;
+    if (instruction.kind != InstructionKind::repeated) {
+      const Mapping* mapping = mapping_at(*mapped, regs.rip);
+      const bool cheap = mapping && code_.window_at(memory, *mapping, regs.rip);
+      if (cheap || step >= kSteps) break;
     }
-    const Mapping* mapping = mapping_at(*mapped, regs.rip);
-    const bool cheap = mapping && code_.window_at(memory, *mapping, regs.rip);
-    if (cheap || step == kSteps) break;
     if (!steps_.step(thread, instruction, regs, handled)) return false;
   }
   regs.orig_rax = ~0ull;

@@ -73,7 +73,7 @@ class Preempter {
   CodeSegments code_;
 };
 
-// An interval has begun where the thread stands in user code: its first event. `regs`: the thread's.
-void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempted why);
+// The thread stands in user code, with these registers: the event. `times`: as in Preempted::stepped.
+void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempted why, uint64_t times = 0);
 
 }  // namespace redrive

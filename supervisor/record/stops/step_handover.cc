@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "checkpoint/unit_state.h"
+#include "supervisor/record/stops/preempter.h"
 #include "supervisor/record/stops/steps.h"
 #include "supervisor/record/stops/turns.h"
 #include "supervisor/record/tracees/thread_control.h"
@@ -20,13 +21,7 @@ void StepHandover::go_on(Thread& thread, const user_regs_struct& from) {
   unit.step_turns.took_until(tracer_.now());
   if (handled) return;
   if (!place) return control_.run_on(thread);
-  Event event;
-  event.kind = EventKind::preemption;
-  event.thread = thread.serial;
-  event.ip = place->regs.rip;
-  event.regs_hash = RegistersHash::whole(preserved_registers_hash(place->regs));
-  event.args = {static_cast<uint64_t>(Preempted::stepped), place->times};
-  unit.log.add(std::move(event));
+  add_preemption(thread, place->regs, Preempted::stepped, place->times);
   unit.clock.add_replay(place->steps * limits_.replayed_stop_ns);
   thread.turns.got_on();
   thread.entry = place->regs;

@@ -159,12 +159,12 @@ void StoppedCalls::enter(Thread& thread) {
   // success, unless a replay executes it, at its end, or it changes memory that others see: others must find its
   // changes to memory complete. Nor may it kill them at some instruction. Its entry is logged first: what the thread
   // did before it stays before what the others do.
-  const bool sleeps = may_sleep && !alone(unit);
-  const bool turn_over = row.treat != Treat::special && !row.lock_word && !row.may_kill && unit.baton.is_awaited() &&
+  const bool sleeps = may_sleep && !alone(unit), awaited = unit.baton.is_awaited();
+  const bool turn_over = awaited && row.treat != Treat::special && !row.lock_word && !row.may_kill &&
                          (spins(gate) || tracer_.now() - unit.baton.since() > kBatonSlice);
   const bool wakes_waiter = row.wakes && unit.lock_turns.in_vain();
   // Or it goes on for some instructions after the call, and lets others run then.
-  thread.call.goes_on = (turn_over || (sleeps && unit.baton.is_awaited())) && row.word_arg < 0 && !row.lock_word &&
+  thread.call.goes_on = awaited && (turn_over || sleeps) && row.word_arg < 0 && !row.lock_word &&
                         unit.step_turns.take(thread.serial, tracer_.now(), limits_.first_steps);
   const bool lets_others_run =
       !thread.call.changes_object && (sleeps || (turn_over && !thread.call.goes_on) || wakes_waiter);
