@@ -17,6 +17,12 @@ bool is_event(unsigned id) {
     case X86_INS_INT3:
     case X86_INS_PUSHF:
     case X86_INS_PUSHFQ:
+    // After a step over one of these, the kernel takes the trap flag of later steps for the program's.
+    case X86_INS_POPF:
+    case X86_INS_POPFQ:
+    case X86_INS_IRET:
+    case X86_INS_IRETD:
+    case X86_INS_IRETQ:
       return true;
     default:
       return false;

@@ -11,7 +11,7 @@ namespace redrive {
 enum class InstructionKind : uint8_t {
   plain,     // a thread may be left there; also everything that Capstone does not know, such as newer instructions
   repeated,  // a string instruction with a repeat prefix, which can be interrupted half-way
-  event,     // it enters the kernel, traps, is recorded as an event, or shows the trap flag in memory (pushf)
+  event,     // it enters the kernel, traps, is recorded as an event, or stores or loads the trap flag (pushf, popf)
 };
 
 struct InstructionAt {

@@ -21,7 +21,10 @@ InstructionKind by_hand(const Bytes& code) {
   }
   if (at(0) == 0x0f && at(1) == 0x01 && at(2) == 0xf9) return InstructionKind::event;
   if (at(0) == 0x66 && at(1) == 0x0f && at(2) == 0x0b) return InstructionKind::event;
-  if (at(0) == 0xcd || at(0) == 0xcc || at(0) == 0x9c || (at(0) == 0x66 && at(1) == 0x9c)) {
+  if (at(0) == 0xcd || at(0) == 0xcc || (at(0) == 0x48 && at(1) == 0xcf)) {
+    return InstructionKind::event;
+  }
+  if (at(0) == 0x9c || at(0) == 0x9d || (at(0) == 0x66 && (at(1) == 0x9c || at(1) == 0x9d))) {
     return InstructionKind::event;
   }
   bool repeats = false;
@@ -57,7 +60,9 @@ TEST_CASE("instructions at which a thread must not be left are recognized") {
       {"int3", {0xcc}, kEvent},
       {"pushfq", {0x9c}, kEvent},
       {"pushf of 16 bits", {0x66, 0x9c}, kEvent},
-      {"popfq", {0x9d}, kPlain},
+      {"popfq", {0x9d}, kEvent},
+      {"popf of 16 bits", {0x66, 0x9d}, kEvent},
+      {"iretq", {0x48, 0xcf}, kEvent},
       {"nop", {0x90}, kPlain},
       {"pause", {0xf3, 0x90}, kPlain},
       {"mov", {0x48, 0x89, 0xc7}, kPlain},
