@@ -23,6 +23,9 @@ class Disassembler;
 
 inline constexpr size_t kLongestInstruction = 15;
 
+// The instruction by which a thread says that it waits in a loop for another one (Intel SDM vol. 2, PAUSE).
+inline constexpr uint8_t kPause[] = {0xf3, 0x90};
+
 // Looks at one instruction after the other. Making one costs much more than looking. Not thread-safe.
 class InstructionReader {
  public:

@@ -1,5 +1,5 @@
-// Finds out where a jump to a trampoline can replace the instructions around a syscall instruction, or after rdtsc and
-// rdtscp.
+// Finds out where a jump to a trampoline can replace the instructions around a syscall instruction, after rdtsc and
+// rdtscp, or from any instruction on.
 #pragma once
 
 #include <cstdint>
@@ -59,9 +59,9 @@ class CodeSegment {
   // Reads memory of the program into `to`. The offset counts from the segment's start and may lie outside the segment.
   // Returns how many bytes there were.
   using Read = std::function<size_t(int64_t offset, std::span<uint8_t> to)>;
-  // The window for any instruction at which a replay must stop: `after` bytes from its start are replaced. `start`: the
-  // segment's address. None also if a nearby switch may jump to an instruction after the first one; the contents of its
-  // table are read.
+  // The window for any instruction at which a thread must stop, or be counted: `after` bytes from its start are
+  // replaced. `start`: the segment's address. None also if a nearby switch may jump to an instruction after the first
+  // one; the contents of its table are read.
   std::optional<PatchWindow> window_at(uint64_t place, uint64_t start, const Read& read) const;
 
  private:

@@ -24,9 +24,9 @@ using namespace redrive::gate;
 
 // Offsets of the slot's fields; checked below.
 #define CODE 0x6f000000
-#define COMMON_SIZE 0x1f000
-#define SLOT 0x6f020000
-#define STACK_TOP 0x6f025000
+#define COMMON_SIZE 0x20000
+#define SLOT 0x6f021000
+#define STACK_TOP 0x6f026000
 #define RAX "0"
 #define RDI "8"
 #define RSI "16"
@@ -85,7 +85,7 @@ static_assert(offsetof(Slot, want_stop) == 156 && offsetof(Slot, others_wait) ==
 
 asm(R"(
   .section .header, "ax"
-  .quad entry, leave, sleeps, executed, finished, boundary, inject, injected, cpuid, load, load_opened, load_end, patience
+  .quad entry, leave, sleeps, executed, finished, boundary, inject, injected, cpuid, loop, load, load_opened, load_end, patience
   .text
 entry:
   mov %rsp, )" AT(RSP) R"(
@@ -278,6 +278,38 @@ cpuid:
   mov )" AT(RSP) R"(, %rsp
   movl $0, )" AT(PHASE) R"(
   jmp *)" AT(SITE) R"(
+
+# rcx: the moved instructions in the trampoline; the program's rcx is in the slot. This ends before anything else
+# happens, too.
+loop:
+  movl $3, )" AT(PHASE) R"(
+  mov %rsp, )" AT(RSP) R"(
+  mov $)" VALUE(STACK_TOP) R"(, %esp
+  pushfq
+  cld
+  mov %rax, )" AT(RAX) R"(
+  mov %r11, )" AT(R11) R"(
+  mov %rcx, )" AT(SITE) R"(
+  push %r10
+  push %r9
+  push %r8
+  push %rdi
+  push %rsi
+  push %rdx
+  call serve_loop
+  pop %rdx
+  pop %rsi
+  pop %rdi
+  pop %r8
+  pop %r9
+  pop %r10
+  popfq
+  mov )" AT(RAX) R"(, %rax
+  mov )" AT(R11) R"(, %r11
+  mov )" AT(RCX) R"(, %rcx
+  mov )" AT(RSP) R"(, %rsp
+  movl $0, )" AT(PHASE) R"(
+  jmp *)" AT(TARGET) R"(
 
 # rdi: the registers of the call; esi: the phase of the slot while the kernel is in it; rdx: 0, or the number of a call
 # during which the supervisor may take the slot away. Such a call is not made if it should stop instead.
@@ -1051,12 +1083,32 @@ bool replay_counter(Slot& s, uint64_t size) {
   return true;
 }
 
+// Whether the thread, which has come to an instruction of a loop, stops right before it. It waits for another thread,
+// which needs the baton, so it stops if others wait for that; not at the first times, because a program may pause for a
+// time, too, and each stop takes much longer than many pauses.
+bool stops_in_loop(Slot& s) {
+  constexpr uint64_t kInVain = 64;
+  if (s.replay) return s.awaited_loop == s.site && s.loops_left && --s.loops_left == 0;
+  if (s.uncounted) return false;
+  uint32_t known = 0;
+  while (known < s.loops && s.loop[known].site != s.site) ++known;
+  if (known == s.loops) {
+    if (known == kLoops) return false;
+    s.loop[s.loops++] = {s.site, 0};
+  }
+  const uint64_t times = ++s.loop[known].times;
+  if (!s.others_wait || (s.want_stop & kServeNothing) || times < kInVain) return false;
+  s.looped = times;
+  return true;
+}
+
 }  // namespace
 
 // Decides where the thread continues: after a served call, at the supervisor's stop there, or at the call itself.
 extern "C" void serve() {
   Slot& s = slot();
   s.target = s.site;
+  forget_loops(s);
   const auto code = at<uint16_t>(s.site);
   if (code == kRdtsc || code == kRdtscp) {
     const uint64_t size = code == kRdtsc ? kRdtscSize : kRdtscpSize;
@@ -1068,6 +1120,12 @@ extern "C" void serve() {
   constexpr uint64_t kSyscallSize = 2;
   s.regs.r11 = s.regs.flags;
   s.target = s.want_stop || s.stops_behind ? reinterpret_cast<uint64_t>(report) : s.site + kSyscallSize;
+}
+
+// Decides where the thread continues: at the moved instructions, or at the supervisor's stop.
+extern "C" void serve_loop() {
+  Slot& s = slot();
+  s.target = stops_in_loop(s) ? reinterpret_cast<uint64_t>(report) : s.site;
 }
 
 // In the order in which the calling code has pushed them.
@@ -1088,6 +1146,7 @@ extern "C" void answer_cpuid(CpuidRegisters* regs) {
     }
     return;
   }
+  forget_loops(s);
   if (trap_stops(s)) return;
   const auto leaf = static_cast<uint32_t>(regs->rax);
   const uint32_t subleaf = has_subleaves(leaf) ? static_cast<uint32_t>(regs->rcx) : 0;

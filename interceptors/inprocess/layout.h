@@ -19,7 +19,7 @@ namespace redrive::gate {
 // The address is fixed, so that a seccomp filter can recognize the code's own system calls by their address. It is
 // below 2 GiB, so that the code can use absolute addresses for everything in it.
 inline constexpr uint64_t kCode = 0x6f000000;
-inline constexpr uint64_t kCodeSize = 0x8000;
+inline constexpr uint64_t kCodeSize = 0x9000;
 inline constexpr uint64_t kTable = kCode + kCodeSize;  // Table
 inline constexpr uint64_t kTableSize = 0x10000;
 inline constexpr uint64_t kFiles = kTable + kTableSize;  // KnownFiles
@@ -29,7 +29,7 @@ inline constexpr uint64_t kWatchedSize = 0x1000;
 inline constexpr uint64_t kClock = kWatched + kWatchedSize;  // Clock, the same page in all address spaces
 inline constexpr uint64_t kClockSize = 0x1000;
 inline constexpr uint64_t kCommonSize = kClock - kCode;  // what is mapped together, read-only
-inline constexpr uint64_t kSlot = kCode + 0x20000;
+inline constexpr uint64_t kSlot = kCode + 0x21000;
 static_assert(kClock + kClockSize <= kSlot);
 inline constexpr uint64_t kStackSize = 0x4000;
 inline constexpr uint64_t kRingSize = 0x100000;
@@ -82,8 +82,8 @@ struct Call {
   bool changes_file = false;
   bool changes_path = false;
   bool reads_blocks = false;  // as in the table's rows
-  uint8_t closes = kNoArg;  // the argument with a descriptor that the call closes
-  uint8_t loses = kNoArg;   // one of which cannot be found out after the call what is behind it
+  uint8_t closes = kNoArg;    // the argument with a descriptor that the call closes
+  uint8_t loses = kNoArg;     // one of which cannot be found out after the call what is behind it
   NewDescriptor makes = NewDescriptor::none;
   MemoryChange memory = MemoryChange::none;
   // How to tell whether a call that may sleep would sleep. By its descriptor: not if O_NONBLOCK is set, or MSG_DONTWAIT
@@ -178,6 +178,8 @@ enum class Phase : uint32_t {
 inline constexpr uint32_t kStopAtCall = 1;    // the next call shall stop, or the next rdtsc or cpuid if there are many
 inline constexpr uint32_t kServeNothing = 2;  // nothing is served
 
+inline constexpr uint32_t kLoops = 8;  // instructions whose executions are counted at the same time
+
 struct Slot {
   Registers regs;
   uint64_t site;    // the traced syscall instruction of the call's trampoline; the call returns right after it
@@ -227,7 +229,20 @@ struct Slot {
   uint64_t tests_since_ns, tested_at_ns;
   uint32_t traps;         // rdtsc and cpuid since the last call or stop, while a stop was wanted
   uint32_t stop_at_wake;  // calls that wake others stop: a thread of the unit waits in vain for a lock
+  // How often the thread has come to each trampoline of a loop since its last event; nothing is known if `uncounted`.
+  // Of those that find no room, nothing is known either.
+  uint32_t uncounted;
+  uint32_t loops;  // such trampolines, here
+  struct {
+    uint64_t site, times;
+  } loop[kLoops];
+  uint64_t looped;  // how often it has come to the one of `site`, which was the last: it reports that
+  // In replay: the trampoline to which the thread is to come, and how many times it has yet to; it reports the last.
+  uint64_t awaited_loop, loops_left;
 };
+
+// The thread makes an event: what it does from now on is counted from zero.
+inline void forget_loops(Slot& slot) { slot.uncounted = slot.loops = 0; }
 
 // The code inside tracees and the supervisor change these bits at the same time, on two processors.
 inline void set_bit(uint64_t* bits, uint64_t descriptor, bool value) {
@@ -263,9 +278,9 @@ struct Record {
   uint32_t repeat;  // how many calls it stands for, as in an event (event.h); plus kTaken
   uint64_t stamp;   // of the first
   uint32_t thread;
-  uint8_t counter;      // not a call: rdtsc or rdtscp was executed, and read `result`
-  uint8_t no_channel;   // the result is a descriptor with no channel behind it
-  uint16_t file : 15;   // 1 + place of the file that was mapped
+  uint8_t counter;     // not a call: rdtsc or rdtscp was executed, and read `result`
+  uint8_t no_channel;  // the result is a descriptor with no channel behind it
+  uint16_t file : 15;  // 1 + place of the file that was mapped
   // The thread stops after the call: to have code replaced there, or because the call has written more than it says.
   uint16_t behind : 1;
   uint64_t site;
@@ -428,6 +443,7 @@ struct Header {
   uint64_t inject;
   uint64_t injected;  // right after its untraced syscall instruction
   uint64_t cpuid;     // where trampolines of cpuid instructions jump to
+  uint64_t loop;      // ... and those of loops
   // Code up to load_end that is copied into a program in which none of this is mapped. After it come the paths of the
   // files of the code, the clock and a slot, kMostPath bytes each. It opens them as r12, r13 and r14, maps the code,
   // and continues at `inject`. If it cannot, it stops at a close of no descriptor.

@@ -42,7 +42,8 @@ std::string event_text(const Event& event) {
     case EventKind::trap:
       return fmt::format("--- {} at {:#x} ---", trap_name(event.number), event.ip);
     case EventKind::preemption:
-      return fmt::format("--- stopped at {:#x} ---", event.ip);
+      if (Preempted{event.args[0]} < Preempted::stepped) return fmt::format("--- stopped at {:#x} ---", event.ip);
+      return fmt::format("--- stopped at {:#x}, reached {} times ---", event.ip, event.args[1]);
   }
   return "?";
 }

@@ -7,6 +7,7 @@
 
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/replay/divergence.h"
+#include "supervisor/replay/pause_replay.h"
 #include "supervisor/replay/place_search.h"
 #include "supervisor/replay/step_to_place.h"
 #include "supervisor/tier/registers.h"
@@ -133,11 +134,14 @@ Result<Step> EventReplay::replay_trap(RedrivenThread& thread, EventIndex index, 
   return Step::as_recorded();
 }
 
-// The thread continues from where it was preempted. Unless it got there by steps, a replay that begins there finds it
-// there, and one that comes by has to look for the place if another thread ran meanwhile.
+// The thread continues from where it was preempted. Unless the event says how often it had come there, a replay that
+// begins there finds it there, and one that comes by has to look for the place if another thread ran meanwhile.
 Result<Step> EventReplay::replay_preemption(RedrivenThread& thread, EventIndex index, const Event& event) {
   if (static_cast<Preempted>(event.args[0]) == Preempted::stepped) {
     return step_to_place(redriving_, thread, index, event);
+  }
+  if (static_cast<Preempted>(event.args[0]) == Preempted::paused) {
+    return run_to_pause(redriving_, patcher_, thread, index, event);
   }
   const UnitId unit = redriving_.what.unit;
   const auto& intervals = redriving_.trace.intervals(unit);

@@ -11,8 +11,9 @@ namespace redrive {
 class EventReplay {
  public:
   // `verification`: null if no end is compared.
-  EventReplay(const Redriving& redriving, CallReplay& calls, EventEffects& effects, EndVerification* verification)
-      : redriving_(redriving), calls_(calls), effects_(effects), verification_(verification) {}
+  EventReplay(const Redriving& redriving, SitePatcher& patcher, CallReplay& calls, EventEffects& effects,
+              EndVerification* verification)
+      : redriving_(redriving), patcher_(patcher), calls_(calls), effects_(effects), verification_(verification) {}
 
   // Executes it. `made`: how many of the calls that it stands for were made already.
   Result<Step> replay(EventIndex index, const Event& event, uint64_t made);
@@ -27,6 +28,7 @@ class EventReplay {
   Result<Step> replay_preemption(RedrivenThread& thread, EventIndex index, const Event& event);
 
   const Redriving& redriving_;
+  SitePatcher& patcher_;
   CallReplay& calls_;
   EventEffects& effects_;
   EndVerification* const verification_;

@@ -50,7 +50,7 @@ Replayer::Replayer(const Trace& trace, const PlannedInterval& what, std::optiona
       verification_(options.verify ? std::optional<EndVerification>(redriving_) : std::nullopt),
       calls_(redriving_, store, messages_, effects_, patcher_, verification_ ? &*verification_ : nullptr,
              options.output, options.watch),
-      events_(redriving_, calls_, effects_, verification_ ? &*verification_ : nullptr),
+      events_(redriving_, patcher_, calls_, effects_, verification_ ? &*verification_ : nullptr),
       batch_(redriving_, patcher_, messages_, options.output, options.watch) {
   if (!options_.preparation) return;
   due_.emplace(trace.intervals(what.unit), what.start, [this](IntervalIndex interval) {

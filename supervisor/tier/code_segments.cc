@@ -48,6 +48,9 @@ std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapp
   if (std::exchange(site.examined, true)) return site.window;
   const CodeSegment& code = code_of(known, memory, mapping);
   if (kind == SiteKind::syscall) return site.window = code.window(at);
+  if (kind == SiteKind::loop) {
+    return site.window = code.window_at(at, mapping.start, reader_from(memory, mapping.start));
+  }
   if (kind != SiteKind::cpuid) return site.window = code.counter_window(at, instruction_size(kind));
   if (!known.traps) known.traps = trap_sites(contents_of(mapping), {.counter = true, .cpuid = false});
   const auto front = std::find_if(known.traps->begin(), known.traps->end(),
@@ -56,22 +59,17 @@ std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapp
 }
 
 std::optional<PatchWindow> CodeSegments::window_at(const Memory& memory, const Mapping& mapping, Address place) {
-  const auto read_from = [&](Address start) {
-    return [&memory, start](int64_t offset, std::span<uint8_t> to) {
-      return memory.read_some(start + static_cast<uint64_t>(offset), to.data(), to.size());
-    };
-  };
   if (!is_unchanging(mapping)) {
     // The code that is there now. Only compiled functions are expected here, into which nothing jumps from far away.
     constexpr uint64_t kAround = 64 << 10;
     const Address start = std::max(mapping.start, place - std::min(place, kAround));
     Bytes code(std::min(mapping.end, place + kAround) - start);
     code.resize(memory.read_some(start, code.data(), code.size()));
-    return CodeSegment(std::move(code)).window_at(place - start, start, read_from(start));
+    return CodeSegment(std::move(code)).window_at(place - start, start, reader_from(memory, start));
   }
   const Lock lock(mutex_);
   return code_of(segments_[key(mapping)], memory, mapping)
-      .window_at(place - mapping.start, mapping.start, read_from(mapping.start));
+      .window_at(place - mapping.start, mapping.start, reader_from(memory, mapping.start));
 }
 
 bool CodeSegments::is_unchanging(const Mapping& mapping) {

@@ -11,7 +11,17 @@ namespace {
 constexpr uint64_t kReach = 1ull << 31;  // of a jump
 constexpr uint64_t kReachMargin = 1 << 24;
 
+// Where trampolines of such an instruction jump to, among the addresses that add_trampolines() writes.
+uint64_t entry_of(SiteKind kind) { return kind == SiteKind::cpuid ? 1 : kind == SiteKind::loop ? 2 : 0; }
+
 }  // namespace
+
+user_regs_struct in_loop(const gate::Slot& slot, user_regs_struct regs) {
+  regs.rip = slot.site;
+  regs.rax = slot.regs.rax, regs.rcx = slot.regs.rcx, regs.r11 = slot.regs.r11;  // which a system call changes
+  regs.orig_rax = ~0ull;
+  return regs;
+}
 
 Gate::Gate(GateArena& arena, const Gate& parent)
     : messages(parent.messages), sites(parent.sites), trampolines(parent.trampolines), arena_(arena) {}
@@ -48,7 +58,8 @@ Address Gate::canonical(Address ip) const {
 
 Address Gate::physical(Address ip) const {
   for (const auto& site : sites) {
-    if (ip == site.site) return site.stop;
+    // That the thread comes to a loop is counted.
+    if (ip == site.site) return site.kind == SiteKind::loop ? site.start : site.stop;
     if (ip == site.behind()) return site.stop + instruction_size(site.kind);
     if (ip > site.behind() && ip - site.behind() < site.moved_size()) return site.moved + (ip - site.behind());
   }
@@ -91,7 +102,7 @@ std::optional<Address> Gate::gap_near(const std::vector<AddressRange>& mapped, A
 }
 
 void Gate::add_trampolines(const Memory& memory, Address start) {
-  const uint64_t entries[] = {arena_.header().entry, arena_.header().cpuid};
+  const uint64_t entries[] = {arena_.header().entry, arena_.header().cpuid, arena_.header().loop};
   memory.put(start, entries);
   trampolines.emplace_back(start);
   if (slot_) list_areas();
@@ -121,7 +132,7 @@ void Gate::patch(const Memory& memory, std::vector<SitePatch> patches) {
     while (area->used[index]) ++index;
     const Address at = area->start + index * kTrampolineSize;
     PatchedSite site{patch.site, patch.start(), held, 0, 0, patch.kind};
-    const Address entry = area->start + (patch.kind == SiteKind::cpuid) * sizeof(uint64_t);
+    const Address entry = area->start + entry_of(patch.kind) * sizeof(uint64_t);
     Bytes bytes = trampoline(at, entry, patch.window, site);
     if (bytes.empty()) continue;
     area->used.set(index);

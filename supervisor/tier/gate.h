@@ -18,6 +18,9 @@ namespace redrive {
 // The ring of a slot that is mapped in this process.
 inline uint8_t* ring(gate::Slot& slot) { return reinterpret_cast<uint8_t*>(&slot) + (gate::kRing - gate::kSlot); }
 
+// A thread has stopped at the boundary, with these registers, because of a loop: its registers in the trampoline.
+user_regs_struct in_loop(const gate::Slot& slot, user_regs_struct stopped);
+
 // The tier in one address space. Processes that share the memory share it.
 class Gate {
  public:

@@ -76,4 +76,10 @@ CodeSegment mapped_code(const Memory& memory, const Mapping& mapping) {
   return {code->size, [code](uint64_t offset, std::span<uint8_t> to) { return code->read(offset, to); }};
 }
 
+CodeSegment::Read reader_from(const Memory& memory, Address start) {
+  return [&memory, start](int64_t offset, std::span<uint8_t> to) {
+    return memory.read_some(start + static_cast<uint64_t>(offset), to.data(), to.size());
+  };
+}
+
 }  // namespace redrive

@@ -10,5 +10,7 @@ namespace redrive {
 // The code as it is now, whatever is written into it later. It is read from the file, except for pages that the process
 // has changed: reading a process's memory needs as much memory here.
 CodeSegment mapped_code(const Memory& memory, const Mapping& mapping);
+// Reads what lies around code that is mapped at `start`. The memory must outlive it.
+CodeSegment::Read reader_from(const Memory& memory, Address start);
 
 }  // namespace redrive

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/remote.h"
+#include "checkpoint/unit_state.h"
 
 namespace redrive {
 
@@ -54,6 +55,12 @@ inline bool in_vsyscall_page(uint64_t ip) {
 inline uint32_t preserved_registers_hash(const user_regs_struct& r) {
   const uint64_t values[] = {r.rbx, r.rbp, r.rsp, r.r12, r.r13, r.r14, r.r15, r.fs_base, r.gs_base};
   return static_cast<uint32_t>(XXH3_64bits(values, sizeof values));
+}
+
+// The same where it makes no call, and all that can be compared counts.
+inline uint32_t comparable_registers_hash(const user_regs_struct& r) {
+  const auto values = comparable_registers(r);
+  return static_cast<uint32_t>(XXH3_64bits(values.data(), values.size() * sizeof values[0]));
 }
 
 // Whether a result says that a signal came before the kernel did anything. The kernel then enters the call again unless

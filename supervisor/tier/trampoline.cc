@@ -53,7 +53,6 @@ bool append_moved(Bytes& code, Address at, Bytes moved, const PatchWindow& windo
 Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, PatchedSite& site) {
   constexpr auto kSavedRcx = static_cast<uint32_t>(gate::kSlot + offsetof(gate::Slot, regs.rcx));
   const SiteKind kind = site.kind;
-  const bool counter = kind == SiteKind::rdtsc || kind == SiteKind::rdtscp;
   Bytes code(site.original.begin(), site.original.begin() + window.before);
   const auto append = [&](std::initializer_list<uint8_t> bytes) { code.insert(code.end(), bytes); };
   const auto relative_to = [&](Address target) {
@@ -62,11 +61,11 @@ Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, P
     std::memcpy(bytes, &distance, sizeof distance);
     code.insert(code.end(), std::begin(bytes), std::end(bytes));
   };
-  if (counter) {
+  if (keeps_rcx(kind)) {
     append({0x48, 0x89, 0x0c, 0x25});  // mov %rcx, to where the gate restores it from
     for (int shift = 0; shift < 32; shift += 8) append({static_cast<uint8_t>(kSavedRcx >> shift)});
   }
-  // lea stop to a register that the instruction overwrites and does not read: %rcx, %rdx
+  // lea stop to %rcx, or to a register that the instruction overwrites and does not read: %rdx
   append({0x48, 0x8d, kind == SiteKind::cpuid ? uint8_t{0x15} : uint8_t{0x0d}});
   site.stop = at + code.size() + 4 + 6;
   relative_to(site.stop);
@@ -85,6 +84,8 @@ Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, P
       code.insert(code.end(), stops.begin(), stops.end());
       break;
     }
+    case SiteKind::loop:
+      break;
   }
   site.moved = at + code.size();
   const Bytes after(site.original.end() - window.after, site.original.end());

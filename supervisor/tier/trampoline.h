@@ -10,12 +10,18 @@
 
 namespace redrive {
 
-enum class SiteKind : uint8_t { syscall, cpuid, rdtsc, rdtscp };
+// `loop`: any instruction of a loop in which a thread waits. It is preceded, not replaced.
+enum class SiteKind : uint8_t { syscall, cpuid, rdtsc, rdtscp, loop };
 constexpr const char* name_of(SiteKind kind) {
-  constexpr const char* kNames[] = {"syscall", "cpuid", "rdtsc", "rdtscp"};
+  constexpr const char* kNames[] = {"syscall", "cpuid", "rdtsc", "rdtscp", "loop"};
   return kNames[static_cast<size_t>(kind)];
 }
-constexpr uint64_t instruction_size(SiteKind kind) { return kind == SiteKind::rdtscp ? 3 : 2; }
+// Whether the program may need what is in rcx: system calls and cpuid change it.
+constexpr bool keeps_rcx(SiteKind kind) { return kind != SiteKind::syscall && kind != SiteKind::cpuid; }
+// The size of what is executed elsewhere in the place of the instruction.
+constexpr uint64_t instruction_size(SiteKind kind) {
+  return kind == SiteKind::loop ? 0 : kind == SiteKind::rdtscp ? 3 : 2;
+}
 
 inline constexpr uint8_t kNothing = 0xcc;  // int3: it fills what is never executed
 inline constexpr uint64_t kTrampolineSize = 64;
@@ -29,6 +35,7 @@ struct SitePatch {
   SiteKind kind = SiteKind::syscall;
 
   bool counter() const { return kind == SiteKind::rdtsc || kind == SiteKind::rdtscp; }
+  bool keeps_rcx() const { return redrive::keeps_rcx(kind); }
   Address start() const { return site - window.before; }
   size_t size() const { return window.before ? window.before : instruction_size(kind) + window.after; }
 };
@@ -39,7 +46,7 @@ struct PatchedSite {
   Address start;   // of the window
   Bytes original;  // what the window held
   Address stop;    // the instruction in the trampoline that stops; the thread continues right after it
-  Address moved;   // where the instructions after it were moved to
+  Address moved;   // where the instructions after it were moved to; of a loop, these are all, and `stop` is the same
   SiteKind kind = SiteKind::syscall;
 
   Address trampoline() const { return stop / kTrampolineSize * kTrampolineSize; }

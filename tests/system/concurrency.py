@@ -53,6 +53,18 @@ def spinning_is_ended(ctx):
     redrive_all(ctx)
 
 
+@test("concurrency/paused_loops")
+def paused_loops(ctx):
+    """Threads that wait in loops with pause instructions let others run there, and not only when they are preempted after milliseconds of that."""
+    for program, least in (("paused_loops", 700), ("openmp", 3000)):  # about 950 and 7,900 on an idle machine
+        trace = ctx.traces / program
+        record(ctx, job_of(ctx, program, record_options=PERIOD), trace)
+        events = ctx.expect_status(ctx.redrive("dump", trace), 0).stdout
+        turns, preempted = events.count(" times ---"), events.count("--- stopped at") - events.count(" times ---")
+        if turns < least or preempted > turns / 10:
+            raise Failure(f"{program}: {turns} turns were given up in loops, at least {least} expected; {preempted} preemptions beside them")
+
+
 @test("concurrency/spinning_waker")
 def spinning_waker(ctx):
     """A thread that wakes another one by trying again and again lets it run after some hundred attempts, not after milliseconds of them."""

@@ -122,6 +122,22 @@ TEST_CASE("how many steps are taken is of each magnitude, and hardly more than t
   CHECK_GT(many, 200);
 }
 
+TEST_CASE("threads that have the baton are looked at for a fiftieth of the time, and less if that is in vain") {
+  const auto began = Clock::time_point{} + 1h;
+  PauseLooks looks;
+  CHECK(looks.is_due(began));
+  looks.took(began, began + 1ms, true);
+  CHECK_FALSE(looks.is_due(began + 50ms));
+  CHECK(looks.is_due(began + 51ms));
+  looks.took(began, began + 1ms, false);
+  CHECK_FALSE(looks.is_due(began + 100ms));
+  CHECK(looks.is_due(began + 101ms));
+  for (int i = 0; i < 100; ++i) looks.took(began, began + 1ms, false);
+  CHECK(looks.is_due(began + 5s));
+  looks.took(began, began + 1ms, true);
+  CHECK(looks.is_due(began + 51ms));
+}
+
 TEST_CASE("short turns that end asleep are followed by a hand-over, once in a slice") {
   const auto begin = Clock::time_point{} + 1h;
   LockTurns turns;

@@ -495,6 +495,47 @@ TEST_CASE("a trampoline executes what was moved, and its calls return to what fo
   CHECK(trampoline(at, pointer, {0, 6, 1 << 2}, far).empty());  // 2 GiB below the page, from behind it
 }
 
+TEST_CASE("an instruction of a loop is preceded by the jump to the tier, and moved whole") {
+  // again: [add one(%rip), %eax]; pause; cmp $3, %eax; jne again; ret
+  auto* const page = static_cast<uint8_t*>(
+      mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(page != MAP_FAILED);
+  const auto base = reinterpret_cast<Address>(page);
+  const Bytes program{0x03, 0x05, 128 - 6, 0, 0, 0, 0xf3, 0x90, 0x83, 0xf8, 3, 0x75, 0xf3, 0xc3};
+  std::memcpy(page, program.data(), program.size());
+  const uint32_t one = 1;
+  std::memcpy(page + 128, &one, sizeof one);
+  const Address at = base + 512, pointer = base + 256;
+  PatchedSite site{base, base, Bytes(program.begin(), program.begin() + 6), 0, 0, SiteKind::loop};
+  const Bytes code = trampoline(at, pointer, {0, 6, 1 << 2}, site);
+  REQUIRE(!code.empty());
+  CHECK_EQ(site.stop, site.moved);
+  CHECK_EQ(site.moved_size(), 6);
+  // Here the tier counts, takes rcx from its slot, as it has to, and goes on at the moved instruction.
+  const Address saved = gate::kSlot + offsetof(gate::Slot, regs.rcx);
+  const uint8_t* const saves = code.data();  // mov %rcx, saved
+  CHECK(std::equal(saves, saves + 4, std::begin({0x48, 0x89, 0x0c, 0x25})));
+  uint32_t where = 0;
+  std::memcpy(&where, saves + 4, sizeof where);
+  CHECK_EQ(where, saved);
+  constexpr size_t kSaves = 8;
+  std::memcpy(page + 512, code.data(), code.size());
+  std::memset(page + 512, 0x90, kSaves);                    // nothing is mapped there
+  const Bytes tier{0xff, 0x05, 0x7a, 0, 0, 0, 0xff, 0xe1};  // incl 128(%rip); jmp *%rcx
+  std::memcpy(page + 1024, tier.data(), tier.size());
+  const Address entry = base + 1024;
+  std::memcpy(page + 256, &entry, sizeof entry);
+  const Bytes leads = jump(base, at, site.original.size());
+  std::memcpy(page, leads.data(), leads.size());
+  int result = 0;
+  asm volatile("call *%1" : "+a"(result) : "r"(page) : "rcx", "memory", "cc");
+  CHECK_EQ(result, 3);
+  uint32_t times = 0;
+  std::memcpy(&times, page + 1024 + 128, sizeof times);
+  CHECK_EQ(times, 3);
+  munmap(page, kPageSize);
+}
+
 TEST_CASE("a short jump that was moved leads where it led") {
   // mov $39, %eax; [syscall]; test %edi, %edi; jne over; mov $1, %eax; ret; over: mov $2, %eax; ret
   auto* const page = static_cast<uint8_t*>(

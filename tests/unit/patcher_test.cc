@@ -170,6 +170,25 @@ TEST_CASE("a program's own code is replaced only if it stops often") {
   CHECK(its.patcher.stopped(space.space(), at, SiteKind::syscall));
 }
 
+TEST_CASE("a loop is preceded by a jump at once, in a program's own code too, and its place is where the jump is") {
+  const CodeOnDisk code;
+  Plans its;
+  Space space(code);
+  CHECK(its.patcher.stopped(space.space(), reinterpret_cast<Address>(redrive_test_own_call) + 2, SiteKind::loop));
+  const Address at = space.start + 0x100;  // nops
+  const auto found = its.patcher.stopped(space.space(), at, SiteKind::loop);
+  REQUIRE(found);
+  CHECK_EQ(found->window.start, at);
+  CHECK_EQ(found->window.end, at + kJumpSize);
+  space.gate.replace(space.memory, at, *found->site);
+  const PatchedSite* const patched = space.gate.patched(at);
+  REQUIRE(patched);
+  CHECK_EQ(space.gate.physical(at), at);  // whoever continues there is counted
+  CHECK_EQ(space.gate.physical(at + 1), patched->moved + 1);
+  CHECK_EQ(space.gate.canonical(patched->moved), at);
+  CHECK_EQ(space.gate.canonical(patched->moved + 1), at + 1);
+}
+
 using Arguments = std::array<uint64_t, 6>;
 
 // Has the call of the space replaced, and returns where it is.

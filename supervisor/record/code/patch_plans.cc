@@ -29,6 +29,9 @@ std::optional<PatchWindow> CodePlan::examine(CodeSite& site, const Memory& memor
     case SiteKind::rdtscp:
       site.window = code_->counter_window(at, instruction_size(site.kind));
       break;
+    case SiteKind::loop:
+      site.window = code_->window_at(at, mapping.start, reader_from(memory, mapping.start));
+      break;
   }
   return site.window;
 }
@@ -114,7 +117,7 @@ bool is_window(const CodeSite& site, uint64_t at, uint64_t length) {
   const SitePatch patch{at, window, site.original, site.kind};
   if (patch.size() != site.original.size() || patch.size() < kJumpSize || patch.size() > kLongestWindow) return false;
   const bool moves_behind = window.after || window.displacements || window.ends_in_jump;
-  if (window.before ? moves_behind || patch.counter() : window.displacements >> window.after) return false;
+  if (window.before ? moves_behind || patch.keeps_rcx() : window.displacements >> window.after) return false;
   if (window.ends_in_jump) {
     if (window.after < kShortJumpSize || !is_short_jump(site.original[site.original.size() - kShortJumpSize])) {
       return false;
@@ -159,7 +162,7 @@ std::optional<FilePlans> decode_plans(std::span<const uint8_t> bytes, const std:
       CodeSite& site = plan.site(at);
       const uint64_t kind = in.u();
       const auto original = in.bytes();
-      if (kind > static_cast<uint64_t>(SiteKind::rdtscp) || at >= length || site.examined) return std::nullopt;
+      if (kind > static_cast<uint64_t>(SiteKind::loop) || at >= length || site.examined) return std::nullopt;
       site.kind = static_cast<SiteKind>(kind);
       site.examined = true;
       site.original.assign(original.begin(), original.end());

@@ -36,8 +36,11 @@ struct CodeSite {
 
   // Counts a stop. Returns whether to patch the site, as far as can be known without having examined it: a system call
   // not before its second stop in all programs that map the file, because many sites are used only once. Files hold few
-  // other instructions, and each program that comes to them executes most of these once.
-  bool stopped() { return ++stops > (kind == SiteKind::syscall ? 1 : 0) && (!examined || window); }
+  // other instructions, and each program that comes to them executes most of these once. Loops do not stop.
+  bool stopped() {
+    const bool often = kind == SiteKind::loop || ++stops > (kind == SiteKind::syscall ? 1 : 0);
+    return often && (!examined || window);
+  }
   // Whether it is known for good what can be done about it.
   bool settled() const { return examined && (!window || !original.empty()); }
 };

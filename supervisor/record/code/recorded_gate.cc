@@ -10,7 +10,9 @@
 namespace redrive {
 
 bool RecordedGate::StoppingSite::stopped() {
-  return site && site->stopped() && (++stops >= kOwnCodeWorthPatching || !own);
+  if (!site || !site->stopped()) return false;
+  // A loop has cost as much as many stops.
+  return ++stops >= kOwnCodeWorthPatching || !own || site->kind == SiteKind::loop;
 }
 
 RecordedGate::RecordedGate(GateArena& arena, const RecordedGate& parent, Unit* unit)

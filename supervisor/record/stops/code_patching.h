@@ -1,6 +1,6 @@
-// Replaces instructions in the programs' code: system calls and counters that have stopped often enough, and rdtsc,
-// rdtscp and cpuid where they cannot be trapped. It owns what is known of the files' code (patch_plans.h), which
-// outlives a recording.
+// Replaces instructions in the programs' code: system calls and counters that have stopped often enough, those of loops
+// in which threads wait, and rdtsc, rdtscp and cpuid where they cannot be trapped. It owns what is known of the files'
+// code (patch_plans.h), which outlives a recording.
 #pragma once
 
 #include "logstore/trace.h"
@@ -39,7 +39,8 @@ class CodePatching {
   // At a syscall's stop: replaces its instruction if that has proved worth it. True if the thread had to be resumed,
   // and comes to the same call again.
   bool patch(Thread& thread);
-  // The same at the stop of another instruction. The thread's registers have to be set afterwards.
+  // The same at another instruction that has stopped the thread, or that belongs to a loop in which it waits. The
+  // thread's registers have to be set afterwards.
   void patch_instruction(Thread& thread, Address at, SiteKind kind);
   // Code was mapped that nothing has run yet.
   void apply_plan(Process& process, const Mapping& mapping, const MappedFile& file);

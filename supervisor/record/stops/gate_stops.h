@@ -16,13 +16,14 @@ class ServedCalls;
 class SignalDelivery;
 class WokenCalls;
 class ForeignMemory;
+class PauseHandover;
 class Turns;
 class StoppedCalls;
 
 class GateStops {
  public:
   GateStops(Tracer& tracer, Messages& messages, GateArena* arena, ThreadControl& control, ServedCalls& served,
-            SignalDelivery& signals, WokenCalls& woken, ForeignMemory& foreign, Turns& turns,
+            SignalDelivery& signals, WokenCalls& woken, ForeignMemory& foreign, PauseHandover& pauses, Turns& turns,
             StoppedCalls& stopped_calls)
       : tracer_(tracer),
         messages_(messages),
@@ -32,6 +33,7 @@ class GateStops {
         signals_(signals),
         woken_(woken),
         foreign_(foreign),
+        pauses_(pauses),
         turns_(turns),
         stopped_calls_(stopped_calls) {}
 
@@ -60,7 +62,7 @@ class GateStops {
   // The thread was killed in the gate: the call that it was about to make; nothing if it has done nothing after its
   // last event, or if it was no call. `regs`: as they are in the gate.
   std::optional<Address> call_at_end(const Thread& thread, const user_regs_struct& regs) const;
-  // A served call ended while a stop was wanted: the thread is right after it.
+  // A served call ended while a stop was wanted, or the thread has paused in vain: it is right after that.
   void at_boundary(Thread& thread, user_regs_struct regs);
 
  private:
@@ -78,6 +80,7 @@ class GateStops {
   SignalDelivery& signals_;
   WokenCalls& woken_;
   ForeignMemory& foreign_;
+  PauseHandover& pauses_;
   Turns& turns_;
   StoppedCalls& stopped_calls_;
 };

@@ -3,6 +3,8 @@
 #include <sched.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
+
 #include "checkpoint/address_space.h"
 #include "supervisor/record/checkpoints/intervals.h"
 #include "supervisor/record/checkpoints/state_capture.h"
@@ -20,6 +22,21 @@ namespace redrive {
 namespace {
 
 constexpr unsigned kSteps = 256;  // looked at for a place that is cheap to find
+
+// The loop in whose place a thread that is there executes code of the tier; null if it executes other code. It comes
+// out of this without an event, unless it stops there, and may do hardly anything else.
+const PatchedSite* loop_at(RecordedGate& gate, Address ip) {
+  if (Gate::executes_at(ip)) {
+    const PatchedSite* const site = gate.come_by(gate.slot()->site);
+    const bool within = gate.slot()->phase == gate::Phase::after;
+    return site && site->kind == SiteKind::loop && within ? site : nullptr;
+  }
+  const auto site = std::find_if(gate.sites.begin(), gate.sites.end(), [&](const PatchedSite& each) {
+    const bool replaced = ip >= each.start && ip < each.end();
+    return each.kind == SiteKind::loop && (replaced || ip / kTrampolineSize * kTrampolineSize == each.trampoline());
+  });
+  return site == gate.sites.end() ? nullptr : &*site;
+}
 
 }  // namespace
 
@@ -83,12 +100,11 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
   checkpointer_.add_image(unit, std::move(*captured));
   if (signal || others) note_cost(unit, tracer_.now() - stopped_at);
   unit.patience.reset();
-  thread.entry = regs;
   // Others have waited longer than a signal that is held, and more signals may come at once.
   if (others) {
-    unit.baton.give_up();
-    turns_.take_or_queue(thread, {Thread::Stop::preempted});
+    turns_.give_way(thread, regs);
   } else {
+    thread.entry = regs;
     go_on(thread, signal);
   }
   return true;
@@ -105,7 +121,8 @@ void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempte
   event.kind = EventKind::preemption;
   event.thread = thread.serial;
   event.ip = regs.rip;
-  event.regs_hash = RegistersHash::whole(preserved_registers_hash(regs));
+  const bool all = why == Preempted::paused;
+  event.regs_hash = RegistersHash::whole(all ? comparable_registers_hash(regs) : preserved_registers_hash(regs));
   event.args = {static_cast<uint64_t>(why), times};
   thread.process->unit->log.add(std::move(event));
 }
@@ -121,6 +138,14 @@ void Preempter::go_on(Thread& thread, bool signals) {
   if (!comes) thread.moves_on();
 }
 
+// Has the thread, which executes code of the tier in the place of a loop, or what was moved there, execute some of
+// that.
+bool Preempter::leave(Thread& thread, const PatchedSite& loop, user_regs_struct& regs, bool& handled) {
+  if (in_gate(thread, regs.rip)) return steps_.run_to(thread, loop.moved, regs, handled);
+  const InstructionAt instruction = steps_.instruction_at(thread, regs.rip);
+  return instruction.kind != InstructionKind::event && steps_.step(thread, instruction, regs, handled);
+}
+
 // Brings a thread that was interrupted to a place that a replay can find cheaply: where a jump can stand, if there is
 // one within some instructions; never in the middle of a repeated one, nor in the tier's code. False if it is about to
 // make an event, or was stopped by something else, which is handled then.
@@ -134,7 +159,13 @@ bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
     if (regs.cs != kCodeSegment) return false;  // no call can be made from there, and its code cannot be decoded
     // It has come out of a call only to be sent into it again by the kernel.
     if (static_cast<int64_t>(regs.orig_rax) >= 0 && restarts(static_cast<int64_t>(regs.rax))) return false;
-    if (gate && gate->touches(regs.rip, regs.rip + 1)) return false;
+    if (gate && gate->touches(regs.rip, regs.rip + 1)) {
+      const PatchedSite* const loop = loop_at(*thread.process->gate, regs.rip);
+      if (!loop) return false;
+      if (regs.rip == loop->start) break;
+      if (step >= kSteps || !leave(thread, *loop, regs, handled)) return false;
+      continue;
+    }
     const InstructionAt instruction = steps_.instruction_at(thread, regs.rip);
     if (instruction.kind == InstructionKind::event) return false;
     if (instruction.kind != InstructionKind::repeated) {

@@ -24,10 +24,7 @@ void StepHandover::go_on(Thread& thread, const user_regs_struct& from) {
   add_preemption(thread, place->regs, Preempted::stepped, place->times);
   unit.clock.add_replay(place->steps * limits_.replayed_stop_ns);
   thread.turns.got_on();
-  thread.entry = place->regs;
-  thread.entry.orig_rax = ~0ull;
-  unit.baton.give_up();
-  turns_.take_or_queue(thread, {Thread::Stop::preempted});
+  turns_.give_way(thread, place->regs);
 }
 
 // Has the thread execute some instructions of its program. Nothing if an event comes before.

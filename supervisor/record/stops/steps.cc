@@ -12,20 +12,26 @@ InstructionAt Steps::instruction_at(const Thread& thread, Address ip) {
   return redrive::instruction_at(*reader_, thread.process->memory, ip);
 }
 
+// False if it was not a trap that has stopped it.
+bool Steps::run(Thread& thread, Resume how, bool& handled) {
+  thread.signals.keep_off(tracer_, thread.tid);
+  control_.resume(thread, how);
+  const auto stop = ends_.wait_stop(thread.tid);
+  if (stop) thread.signals.let_come(tracer_, thread.tid);
+  handled = stop != Stop(SignalStop{SIGTRAP});
+  if (stop && handled) handler_.handle_amid(Stopped{thread.tid, *stop});
+  return !handled;
+}
+
 bool Steps::step(Thread& thread, const InstructionAt& instruction, user_regs_struct& regs, bool& handled) {
-  const auto get = [&](user_regs_struct& now) { return tracer_.get_regs(thread.tid, now); };
-  const auto run = [&](Resume how) {
-    thread.signals.keep_off(tracer_, thread.tid);
-    control_.resume(thread, how);
-    const auto stop = ends_.wait_stop(thread.tid);
-    if (stop) thread.signals.let_come(tracer_, thread.tid);
-    handled = stop != Stop(SignalStop{SIGTRAP});
-    if (stop && handled) handler_.handle_amid(Stopped{thread.tid, *stop});
-    return !handled;
-  };
-  if (instruction.kind != InstructionKind::repeated) return run(Resume::step) && get(regs);
+  if (instruction.kind == InstructionKind::repeated) return run_to(thread, regs.rip + instruction.size, regs, handled);
+  return run(thread, Resume::step, handled) && tracer_.get_regs(thread.tid, regs);
+}
+
+bool Steps::run_to(Thread& thread, Address ip, user_regs_struct& regs, bool& handled) {
   return run_past(
-      thread.process->memory, regs.rip + instruction.size, regs, [&] { return run(Resume::cont); }, get,
+      thread.process->memory, ip, regs, [&] { return run(thread, Resume::cont, handled); },
+      [&](user_regs_struct& now) { return tracer_.get_regs(thread.tid, now); },
       [&](const user_regs_struct& there) { return tracer_.set_regs(thread.tid, there); });
 }
 

@@ -23,8 +23,12 @@ class Steps {
   // Has the thread execute that instruction, a repeated one whole, and reads its registers then. False if something
   // else has stopped it. Then it stays as it was, unless `handled` is set: its stop has been handled.
   bool step(Thread& thread, const InstructionAt& instruction, user_regs_struct& regs, bool& handled);
+  // Has the thread run until it comes to this instruction; otherwise the same.
+  bool run_to(Thread& thread, Address ip, user_regs_struct& regs, bool& handled);
 
  private:
+  bool run(Thread& thread, Resume how, bool& handled);
+
   Tracer& tracer_;
   ThreadControl& control_;
   Ends& ends_;

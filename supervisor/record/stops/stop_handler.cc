@@ -12,6 +12,7 @@
 #include "supervisor/record/stops/ends.h"
 #include "supervisor/record/stops/full_rings.h"
 #include "supervisor/record/stops/gate_stops.h"
+#include "supervisor/record/stops/pause_handover.h"
 #include "supervisor/record/stops/preempter.h"
 #include "supervisor/record/stops/programs.h"
 #include "supervisor/record/stops/served_calls.h"
@@ -112,6 +113,7 @@ void StopHandler::interrupted(Thread& thread) {
     const bool in_user = thread.is<Thread::User>();
     const bool due = std::exchange(thread.preempting, false) && in_user;
     if (due && (preempter_.preempt(thread, handled) || handled)) return;
+    if (std::exchange(thread.looked_at, false) && in_user && pauses_.look(thread)) return;
     if (in_user && (gate_stops_.goes_on(thread) || gate_stops_.end_cut_short(thread, 0))) return;
     if (in_user) gate_stops_.leave_gate(thread);
     in_user ? control_.run_on(thread) : control_.resume(thread, Resume::to_syscall_exit);

@@ -29,6 +29,13 @@ void Turns::give_up(Unit& unit) {
   schedule(unit);
 }
 
+void Turns::give_way(Thread& thread, const user_regs_struct& regs) {
+  thread.entry = regs;
+  thread.entry.orig_rax = ~0ull;
+  thread.process->unit->baton.give_up();
+  take_or_queue(thread, {Thread::Stop::preempted});
+}
+
 bool Turns::woke_nobody(const Thread& waker) const {
   user_regs_struct regs;
   return !control_.get_regs(waker, regs) || static_cast<int64_t>(regs.rax) <= 0;
@@ -69,6 +76,7 @@ void Turns::schedule(Unit& unit) {
       break;
     case Thread::Stop::continued:
       thread.xstate.clear();
+      thread.amid = true;
       if (user_regs_struct regs; control_.get_regs(thread, regs)) control_.resume_user(thread, regs, ready.rewound);
       break;
   }

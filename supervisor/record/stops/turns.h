@@ -33,6 +33,9 @@ class Turns {
   void take_or_queue(Thread& thread, Thread::Ready ready);
   // Takes the unit's baton from its holder, and calls schedule().
   void give_up(Unit& unit);
+  // The thread, which has the baton, stands in user code with these registers, right after an event: others have their
+  // turn.
+  void give_way(Thread& thread, const user_regs_struct& regs);
   // Gives the unit's baton to the next thread that waits for it, if nobody has it.
   void schedule(Unit& unit);
   // The thread that it is kept for has had time to come.

@@ -69,6 +69,8 @@ void ThreadControl::set_slot(Thread& thread) {
   slot->others_wait = unit.baton.is_awaited();
   slot->stop_at_wake = unit.lock_turns.in_vain();
   slot->spins = 0;
+  gate::forget_loops(*slot);
+  slot->uncounted = std::exchange(thread.amid, false);
   slot->tests = slot->waits = 0;
   const auto& restricted = thread.confinement.restricted();
   std::copy(restricted.begin(), restricted.end(), slot->restricted);

@@ -32,6 +32,7 @@
 #include "supervisor/record/tracees/lock_turns.h"
 #include "supervisor/record/tracees/packet_ring.h"
 #include "supervisor/record/tracees/patience.h"
+#include "supervisor/record/tracees/pause_looks.h"
 #include "supervisor/record/tracees/place.h"
 #include "supervisor/record/tracees/shared_mappings.h"
 #include "supervisor/record/tracees/step_turns.h"
@@ -196,6 +197,8 @@ struct Thread {
   bool left_out = false;       // it was killed, and an image does not have it: nothing is recorded of its end
   bool asked_to_stop = false;  // by ask_to_stop(); it has come to no call's entry since
   bool preempting = false;     // it was interrupted to be preempted, and has not stopped yet
+  bool looked_at = false;      // it was interrupted to see whether it waits in a loop (PauseHandover)
+  bool amid = false;           // it is about to be let into user code elsewhere than right after an event
   bool woken = false;          // the recorder woke it up in a call that stops
   bool disturbed = false;      // ... or a signal did to which the process does nothing
   pid_t tracer = 0;            // the recorded process that has it stopped (TracerAnswers); 0: none
@@ -222,6 +225,7 @@ struct Unit {
   Baton baton;
   LockTurns lock_turns;
   StepTurns step_turns;
+  PauseLooks pause_looks;
   ThreadSerial next_thread = 0;
   ProcessSerial next_process = 0;
 
