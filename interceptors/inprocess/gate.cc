@@ -1084,10 +1084,8 @@ bool replay_counter(Slot& s, uint64_t size) {
 }
 
 // Whether the thread, which has come to an instruction of a loop, stops right before it. It waits for another thread,
-// which needs the baton, so it stops if others wait for that; not at the first times, because a program may pause for a
-// time, too, and each stop takes much longer than many pauses.
+// which needs the baton, so it stops if others wait for that.
 bool stops_in_loop(Slot& s) {
-  constexpr uint64_t kInVain = 64;
   if (s.replay) return s.awaited_loop == s.site && s.loops_left && --s.loops_left == 0;
   if (s.uncounted) return false;
   uint32_t known = 0;
@@ -1097,7 +1095,7 @@ bool stops_in_loop(Slot& s) {
     s.loop[s.loops++] = {s.site, 0};
   }
   const uint64_t times = ++s.loop[known].times;
-  if (!s.others_wait || (s.want_stop & kServeNothing) || times < kInVain) return false;
+  if (!s.others_wait || (s.want_stop & kServeNothing) || times < s.loop_patience) return false;
   s.looped = times;
   return true;
 }

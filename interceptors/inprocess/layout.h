@@ -236,7 +236,8 @@ struct Slot {
   struct {
     uint64_t site, times;
   } loop[kLoops];
-  uint64_t looped;  // how often it has come to the one of `site`, which was the last: it reports that
+  uint64_t loop_patience;  // so often it comes there before it lets others run
+  uint64_t looped;         // how often it has come to the one of `site`, which was the last: it reports that
   // In replay: the trampoline to which the thread is to come, and how many times it has yet to; it reports the last.
   uint64_t awaited_loop, loops_left;
 };

@@ -138,6 +138,23 @@ TEST_CASE("threads that have the baton are looked at for a fiftieth of the time,
   CHECK(looks.is_due(began + 51ms));
 }
 
+TEST_CASE("a thread that waits in a loop for one that computes comes round more often before others have their turn") {
+  PausePatience patience;
+  const uint64_t first = patience.times();
+  patience.gave_way(0);
+  CHECK_EQ(patience.times(), first);
+  for (uint64_t preemptions = 1; preemptions <= 3; ++preemptions) {
+    patience.gave_way(preemptions);
+    CHECK_EQ(patience.times(), first << preemptions);
+  }
+  for (uint64_t preemptions = 4; preemptions < 100; ++preemptions) patience.gave_way(preemptions);
+  const uint64_t most = patience.times();
+  patience.gave_way(100);
+  CHECK_EQ(patience.times(), most);
+  patience.gave_way(100);  // it was let round by one that waits, too
+  CHECK_EQ(patience.times(), first);
+}
+
 TEST_CASE("short turns that end asleep are followed by a hand-over, once in a slice") {
   const auto begin = Clock::time_point{} + 1h;
   LockTurns turns;

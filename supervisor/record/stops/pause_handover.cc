@@ -93,6 +93,7 @@ void PauseHandover::paused(Thread& thread, user_regs_struct regs, uint64_t times
   add_preemption(thread, regs, Preempted::paused, times);
   unit.clock.add_replay(limits_.replayed_stop_ns);
   thread.turns.got_on();
+  thread.pause_patience.gave_way(unit.preemptions);
   turns_.give_way(thread, regs);
 }
 

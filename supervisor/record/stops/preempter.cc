@@ -102,6 +102,7 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
   unit.patience.reset();
   // Others have waited longer than a signal that is held, and more signals may come at once.
   if (others) {
+    ++unit.preemptions;
     turns_.give_way(thread, regs);
   } else {
     thread.entry = regs;

@@ -33,6 +33,7 @@
 #include "supervisor/record/tracees/packet_ring.h"
 #include "supervisor/record/tracees/patience.h"
 #include "supervisor/record/tracees/pause_looks.h"
+#include "supervisor/record/tracees/pause_patience.h"
 #include "supervisor/record/tracees/place.h"
 #include "supervisor/record/tracees/shared_mappings.h"
 #include "supervisor/record/tracees/step_turns.h"
@@ -205,6 +206,7 @@ struct Thread {
   int in_hand = 0;             // the signal that it is stopped for, to be delivered when it continues; 0: none
   HeldSignals signals;         // that wait for its next event
   SignalTurns turns;
+  PausePatience pause_patience;
 
   std::optional<RseqArea> rseq;        // that it will have when it is let go (NativeState)
   uint64_t counter_mode = 0;           // ... its PR_GET_TSC; 0: not known
@@ -226,6 +228,7 @@ struct Unit {
   LockTurns lock_turns;
   StepTurns step_turns;
   PauseLooks pause_looks;
+  uint64_t preemptions = 0;  // of threads where they were, so that others had their turn
   ThreadSerial next_thread = 0;
   ProcessSerial next_process = 0;
 
