@@ -51,7 +51,7 @@ enum class Preempted : uint64_t {
   // The same after any number of instructions, at one of a loop in which the thread waits. Its registers hash is that
   // of
   // all registers (comparable_registers_hash()).
-  paused,
+  waiting,
 };
 
 // Where in its thread's execution a signal event happened (args[0] of the event).

@@ -49,6 +49,7 @@ using namespace redrive::gate;
 #define PHASE "152"
 #define WANT_STOP "156"
 #define OTHERS_WAIT "160"
+#define POLLS "468"
 #define ASLEEP "472"
 
 // Calls and their arguments.
@@ -80,20 +81,21 @@ static_assert(sizeof(InjectedCall) == 56 && offsetof(InjectedCall, args) == 8);
 static_assert(offsetof(Registers, rbx) == 56 && offsetof(Registers, rsp) == 104 && offsetof(Registers, r11) == 128);
 static_assert(offsetof(Slot, site) == 136 && offsetof(Slot, target) == 144 && offsetof(Slot, phase) == 152);
 static_assert(offsetof(Slot, want_stop) == 156 && offsetof(Slot, others_wait) == 160 && offsetof(Slot, asleep) == 472);
+static_assert(offsetof(Slot, polls) == 468);
 
 #define AT(field) VALUE(SLOT) "+" field
 
 asm(R"(
   .section .header, "ax"
-  .quad entry, leave, sleeps, executed, finished, boundary, inject, injected, cpuid, loop, load, load_opened, load_end, patience
+  .quad entry, leave, sleeps, executed, finished, boundary, inject, injected, cpuid, pausing, polling, load, load_opened, load_end, patience
   .text
-entry:
+# The trampoline has put where to continue into rcx, and the program's rcx into the slot if that counts.
+.macro save
   mov %rsp, )" AT(RSP) R"(
   mov $)" VALUE(STACK_TOP) R"(, %esp
   pushfq
   popq )" AT(FLAGS) R"(
   cld
-  mov %rcx, )" AT(SITE) R"(
   mov %rax, )" AT(RAX) R"(
   mov %rdi, )" AT(RDI) R"(
   mov %rsi, )" AT(RSI) R"(
@@ -108,6 +110,11 @@ entry:
   mov %r13, )" AT(R13) R"(
   mov %r14, )" AT(R14) R"(
   mov %r15, )" AT(R15) R"(
+  mov %rcx, )" AT(SITE) R"(
+.endm
+
+entry:
+  save
   movl $1, )" AT(PHASE) R"(
   call serve
 leave:
@@ -279,37 +286,17 @@ cpuid:
   movl $0, )" AT(PHASE) R"(
   jmp *)" AT(SITE) R"(
 
-# rcx: the moved instructions in the trampoline; the program's rcx is in the slot. This ends before anything else
-# happens, too.
+# A thread comes to an instruction of a loop. This ends before anything else happens, too.
+polling:
+  movl $1, )" AT(POLLS) R"(
+  jmp loop
+pausing:
+  movl $0, )" AT(POLLS) R"(
 loop:
   movl $3, )" AT(PHASE) R"(
-  mov %rsp, )" AT(RSP) R"(
-  mov $)" VALUE(STACK_TOP) R"(, %esp
-  pushfq
-  cld
-  mov %rax, )" AT(RAX) R"(
-  mov %r11, )" AT(R11) R"(
-  mov %rcx, )" AT(SITE) R"(
-  push %r10
-  push %r9
-  push %r8
-  push %rdi
-  push %rsi
-  push %rdx
+  save
   call serve_loop
-  pop %rdx
-  pop %rsi
-  pop %rdi
-  pop %r8
-  pop %r9
-  pop %r10
-  popfq
-  mov )" AT(RAX) R"(, %rax
-  mov )" AT(R11) R"(, %r11
-  mov )" AT(RCX) R"(, %rcx
-  mov )" AT(RSP) R"(, %rsp
-  movl $0, )" AT(PHASE) R"(
-  jmp *)" AT(TARGET) R"(
+  jmp leave
 
 # rdi: the registers of the call; esi: the phase of the slot while the kernel is in it; rdx: 0, or the number of a call
 # during which the supervisor may take the slot away. Such a call is not made if it should stop instead.
@@ -1083,20 +1070,37 @@ bool replay_counter(Slot& s, uint64_t size) {
   return true;
 }
 
+uint64_t hash_of(const Registers& regs) {
+  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
+  uint64_t values[sizeof regs / sizeof(uint64_t)], hash = 0;
+  __builtin_memcpy(values, &regs, sizeof values);
+  for (const uint64_t value : values) hash = (hash ^ value ^ hash >> 32) * kOdd;
+  return hash;
+}
+
 // Whether the thread, which has come to an instruction of a loop, stops right before it. It waits for another thread,
 // which needs the baton, so it stops if others wait for that.
 bool stops_in_loop(Slot& s) {
+  constexpr uint64_t kTimesPolled = 1024;  // it may compute, after all
   if (s.replay) return s.awaited_loop == s.site && s.loops_left && --s.loops_left == 0;
   if (s.uncounted) return false;
   uint32_t known = 0;
   while (known < s.loops && s.loop[known].site != s.site) ++known;
   if (known == s.loops) {
     if (known == kLoops) return false;
-    s.loop[s.loops++] = {s.site, 0};
+    s.loop[s.loops++] = {s.site, 0, 0, 0};
   }
-  const uint64_t times = ++s.loop[known].times;
-  if (!s.others_wait || (s.want_stop & kServeNothing) || times < s.loop_patience) return false;
-  s.looped = times;
+  auto& loop = s.loop[known];
+  ++loop.times;
+  uint64_t in_vain = loop.times;
+  if (s.polls) {
+    const uint64_t before = loop.hash;
+    loop.hash = hash_of(s.regs);
+    in_vain = loop.unchanged = loop.hash == before ? loop.unchanged + 1 : 0;
+  }
+  const uint64_t patience = s.polls && s.loop_patience < kTimesPolled ? kTimesPolled : s.loop_patience;
+  if (!s.others_wait || (s.want_stop & kServeNothing) || in_vain < patience) return false;
+  s.looped = loop.times;
   return true;
 }
 

@@ -198,6 +198,7 @@ struct Slot {
     uint64_t start, end;
   } area[kAreas];
   uint32_t stops_behind;  // the call that is being served will stop right after it
+  uint32_t polls;         // the loop in which the thread is may have no pause
   // A sleeping call. The supervisor gives the baton to another thread, or makes sure that it hears of the call's end,
   // by taking the number away: the slot then no longer belongs to this thread, which only reports the result when it
   // wakes up.
@@ -235,8 +236,9 @@ struct Slot {
   uint32_t loops;  // such trampolines, here
   struct {
     uint64_t site, times;
+    uint64_t hash, unchanged;  // of the registers, if it polls; how often they have been the same, one after the other
   } loop[kLoops];
-  uint64_t loop_patience;  // so often it comes there before it lets others run
+  uint64_t loop_patience;  // so often it comes there in vain before it lets others run
   uint64_t looped;         // how often it has come to the one of `site`, which was the last: it reports that
   // In replay: the trampoline to which the thread is to come, and how many times it has yet to; it reports the last.
   uint64_t awaited_loop, loops_left;
@@ -442,9 +444,9 @@ struct Header {
   // Makes the calls from rbp to rbx, up to the first that fails, and stops at the boundary with the last one's result
   // in rdi.
   uint64_t inject;
-  uint64_t injected;  // right after its untraced syscall instruction
-  uint64_t cpuid;     // where trampolines of cpuid instructions jump to
-  uint64_t loop;      // ... and those of loops
+  uint64_t injected;          // right after its untraced syscall instruction
+  uint64_t cpuid;             // where trampolines of cpuid instructions jump to
+  uint64_t pausing, polling;  // ... and those of loops
   // Code up to load_end that is copied into a program in which none of this is mapped. After it come the paths of the
   // files of the code, the clock and a slot, kMostPath bytes each. It opens them as r12, r13 and r14, maps the code,
   // and continues at `inject`. If it cannot, it stops at a close of no descriptor.

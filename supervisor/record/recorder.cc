@@ -61,14 +61,14 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
                  checkpointer_, signals_, steps_, turns_),
       steps_(tracer_, control_, ends_, handler_),
       handover_(tracer_, limits_, control_, steps_, turns_),
-      pauses_(tracer_, limits_, patching_, control_, served_, steps_, turns_),
+      loops_(tracer_, limits_, patching_, control_, served_, steps_, turns_),
       forced_(tracer_, calls_, findings_),
       woken_(tracer_, limits_, stops_, control_),
       traps_(tracer_, arena_.get(), answers_, control_, events_, patching_, signals_, forced_, turns_, stopped_calls_),
       signals_(tracer_, findings_, control_, intervals_, gate_stops_, traps_, forced_, ends_, turns_, handler_),
       events_(limits_, messages_, findings_, object_sharing_, outside_, layout_, foreign_, forced_, woken_,
               packet_rings_),
-      gate_stops_(tracer_, messages_, arena_.get(), control_, served_, signals_, woken_, foreign_, pauses_, turns_,
+      gate_stops_(tracer_, messages_, arena_.get(), control_, served_, signals_, woken_, foreign_, loops_, turns_,
                   stopped_calls_),
       full_rings_(tracer_, messages_, arena_.get(), control_, checkpointer_, served_),
       joiner_(tracer_, writer_, intervals_, ends_, placer_, turns_),
@@ -91,7 +91,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
                      private_views_, object_sharing_, layout_, foreign_, signals_, forced_, woken_, joiner_, births_,
                      ends_, placer_, traced_, adapted_, packet_rings_, locks_, confined_, native_, handover_, turns_),
       handler_(tracer_, arena_.get(), tracees_, control_, copies_, checkpointer_, served_, full_rings_, gate_stops_,
-               patching_, outside_, signals_, traps_, preempter_, pauses_, births_, programs_, ends_, turns_,
+               patching_, outside_, signals_, traps_, preempter_, loops_, births_, programs_, ends_, turns_,
                stopped_calls_, woken_),
       window_(tracer_, writer_, limits_, messages_, images_, tracees_, checkpointer_),
       rest_(tracer, tracees_, images_, intervals_, gate_stops_),
@@ -319,7 +319,7 @@ std::chrono::nanoseconds Recorder::look_at(Unit& unit) {
   const bool checkpoint = checkpointer_.is_due(unit);
   if (checkpoint) unit.last_clock_check = {};  // so that it is asked again at the next call
   preempter_.watch(unit, checkpoint);
-  pauses_.watch(unit);
+  loops_.watch(unit);
   return std::min<std::chrono::nanoseconds>(kTick, std::chrono::nanoseconds(intervals_.until_due_ns(unit) / 3));
 }
 

@@ -53,9 +53,9 @@
 #include "supervisor/record/stops/joiner.h"
 #include "supervisor/record/stops/layout_calls.h"
 #include "supervisor/record/stops/lock_calls.h"
+#include "supervisor/record/stops/loop_handover.h"
 #include "supervisor/record/stops/native_state.h"
 #include "supervisor/record/stops/object_sharing.h"
-#include "supervisor/record/stops/pause_handover.h"
 #include "supervisor/record/stops/preempter.h"
 #include "supervisor/record/stops/programs.h"
 #include "supervisor/record/stops/served_calls.h"
@@ -164,7 +164,7 @@ class Recorder {
   Preempter preempter_ GUARDED_BY(recorded);
   Steps steps_ GUARDED_BY(recorded);
   StepHandover handover_ GUARDED_BY(recorded);
-  PauseHandover pauses_ GUARDED_BY(recorded);
+  LoopHandover loops_ GUARDED_BY(recorded);
   ForcedSignals forced_;
   WokenCalls woken_;
   TrapAnswers traps_;

@@ -7,7 +7,7 @@
 
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/replay/divergence.h"
-#include "supervisor/replay/pause_replay.h"
+#include "supervisor/replay/loop_replay.h"
 #include "supervisor/replay/place_search.h"
 #include "supervisor/replay/step_to_place.h"
 #include "supervisor/tier/registers.h"
@@ -140,8 +140,8 @@ Result<Step> EventReplay::replay_preemption(RedrivenThread& thread, EventIndex i
   if (static_cast<Preempted>(event.args[0]) == Preempted::stepped) {
     return step_to_place(redriving_, thread, index, event);
   }
-  if (static_cast<Preempted>(event.args[0]) == Preempted::paused) {
-    return run_to_pause(redriving_, patcher_, thread, index, event);
+  if (static_cast<Preempted>(event.args[0]) == Preempted::waiting) {
+    return run_to_loop(redriving_, patcher_, thread, index, event);
   }
   const UnitId unit = redriving_.what.unit;
   const auto& intervals = redriving_.trace.intervals(unit);

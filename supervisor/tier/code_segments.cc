@@ -48,7 +48,7 @@ std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapp
   if (std::exchange(site.examined, true)) return site.window;
   const CodeSegment& code = code_of(known, memory, mapping);
   if (kind == SiteKind::syscall) return site.window = code.window(at);
-  if (kind == SiteKind::loop) {
+  if (is_loop(kind)) {
     return site.window = code.window_at(at, mapping.start, reader_from(memory, mapping.start));
   }
   if (kind != SiteKind::cpuid) return site.window = code.counter_window(at, instruction_size(kind));

@@ -12,7 +12,9 @@ constexpr uint64_t kReach = 1ull << 31;  // of a jump
 constexpr uint64_t kReachMargin = 1 << 24;
 
 // Where trampolines of such an instruction jump to, among the addresses that add_trampolines() writes.
-uint64_t entry_of(SiteKind kind) { return kind == SiteKind::cpuid ? 1 : kind == SiteKind::loop ? 2 : 0; }
+uint64_t entry_of(SiteKind kind) {
+  return kind == SiteKind::cpuid ? 1 : kind == SiteKind::pausing ? 2 : kind == SiteKind::polling ? 3 : 0;
+}
 
 }  // namespace
 
@@ -59,7 +61,7 @@ Address Gate::canonical(Address ip) const {
 Address Gate::physical(Address ip) const {
   for (const auto& site : sites) {
     // That the thread comes to a loop is counted.
-    if (ip == site.site) return site.kind == SiteKind::loop ? site.start : site.stop;
+    if (ip == site.site) return is_loop(site.kind) ? site.start : site.stop;
     if (ip == site.behind()) return site.stop + instruction_size(site.kind);
     if (ip > site.behind() && ip - site.behind() < site.moved_size()) return site.moved + (ip - site.behind());
   }
@@ -102,7 +104,8 @@ std::optional<Address> Gate::gap_near(const std::vector<AddressRange>& mapped, A
 }
 
 void Gate::add_trampolines(const Memory& memory, Address start) {
-  const uint64_t entries[] = {arena_.header().entry, arena_.header().cpuid, arena_.header().loop};
+  const uint64_t entries[] = {arena_.header().entry, arena_.header().cpuid, arena_.header().pausing,
+                              arena_.header().polling};
   memory.put(start, entries);
   trampolines.emplace_back(start);
   if (slot_) list_areas();

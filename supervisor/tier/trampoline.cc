@@ -84,7 +84,8 @@ Bytes trampoline(Address at, Address entry_pointer, const PatchWindow& window, P
       code.insert(code.end(), stops.begin(), stops.end());
       break;
     }
-    case SiteKind::loop:
+    case SiteKind::pausing:
+    case SiteKind::polling:
       break;
   }
   site.moved = at + code.size();

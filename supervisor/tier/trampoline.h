@@ -10,18 +10,18 @@
 
 namespace redrive {
 
-// `loop`: any instruction of a loop in which a thread waits. It is preceded, not replaced.
-enum class SiteKind : uint8_t { syscall, cpuid, rdtsc, rdtscp, loop };
+// `pausing`, `polling`: any instruction of a loop in which threads wait, with and without a pause instruction. It is
+// preceded, not replaced.
+enum class SiteKind : uint8_t { syscall, cpuid, rdtsc, rdtscp, pausing, polling };
+constexpr bool is_loop(SiteKind kind) { return kind == SiteKind::pausing || kind == SiteKind::polling; }
 constexpr const char* name_of(SiteKind kind) {
-  constexpr const char* kNames[] = {"syscall", "cpuid", "rdtsc", "rdtscp", "loop"};
+  constexpr const char* kNames[] = {"syscall", "cpuid", "rdtsc", "rdtscp", "pausing", "polling"};
   return kNames[static_cast<size_t>(kind)];
 }
 // Whether the program may need what is in rcx: system calls and cpuid change it.
 constexpr bool keeps_rcx(SiteKind kind) { return kind != SiteKind::syscall && kind != SiteKind::cpuid; }
 // The size of what is executed elsewhere in the place of the instruction.
-constexpr uint64_t instruction_size(SiteKind kind) {
-  return kind == SiteKind::loop ? 0 : kind == SiteKind::rdtscp ? 3 : 2;
-}
+constexpr uint64_t instruction_size(SiteKind kind) { return is_loop(kind) ? 0 : kind == SiteKind::rdtscp ? 3 : 2; }
 
 inline constexpr uint8_t kNothing = 0xcc;  // int3: it fills what is never executed
 inline constexpr uint64_t kTrampolineSize = 64;

@@ -111,7 +111,7 @@ def exercise_every_row(ctx, sources):
 # `make check-all` runs these, and those that take 6 s and more with each call stopped.
 SLOW = ("many_shared", "poll_cycles", "series_checkpoints")
 SLOW_WITH_STOPS = (*SLOW, "big_memory", "births_beside_ends", "changed_groups", "compute_messages", "crowded_addresses", "floating_point",
-                   "fork_pending", "joins_beside_births", "killed_anywhere", "memory_turns", "paused_loops", "preempted", "random_calls", "segments",
+                   "fork_pending", "joins_beside_births", "killed_anywhere", "memory_turns", "paused_loops", "polling_loops", "preempted", "random_calls", "segments",
                    "served_births", "served_signals", "served_waits", "short_connections", "signals_at_checkpoints",
                    "signals_meant_for_others", "waits_for_all", "woken_sleeps", "written_cpuid")
 

@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import mpi
-from harness import Failure, test
+from harness import Failure, Skip, test
 from redriving import Job, cycle, record, redrive_all, run_natively, take_away_surroundings, units
 
 
@@ -94,6 +94,19 @@ def one_trace_a_rank(ctx):
         raise Failure(f"{len(traces)} traces of {mpi.RANKS} ranks")
     for trace in traces:
         redrive_all(ctx, trace)
+
+
+@test("mpi/mpich_in_turn", timeout_s=120)
+def mpich_in_turn(ctx):
+    """Ranks that wait for each other in shared memory, without calls, run in turn, and not only after they were preempted for milliseconds each time."""
+    if version_in("MPICH Version:", "mpichversion") >= (4, 2):
+        raise Skip("ranks of MPICH 4.2 and later do not share memory")
+    record(ctx, mpi.mpich_job(ctx.options, "jacobi", 200, 200))
+    turns = ctx.expect_status(ctx.redrive("dump", ctx.trace), 0).stdout.count(" times ---")
+    if turns < 200:
+        raise Failure(f"{turns} turns were given up in loops")
+    take_away_surroundings(ctx)
+    redrive_all(ctx)
 
 
 @test("mpi/mpich", timeout_s=300)

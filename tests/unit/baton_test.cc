@@ -124,22 +124,33 @@ TEST_CASE("how many steps are taken is of each magnitude, and hardly more than t
 
 TEST_CASE("threads that have the baton are looked at for a fiftieth of the time, and less if that is in vain") {
   const auto began = Clock::time_point{} + 1h;
-  PauseLooks looks;
-  CHECK(looks.is_due(began));
-  looks.took(began, began + 1ms, true);
-  CHECK_FALSE(looks.is_due(began + 50ms));
-  CHECK(looks.is_due(began + 51ms));
-  looks.took(began, began + 1ms, false);
-  CHECK_FALSE(looks.is_due(began + 100ms));
-  CHECK(looks.is_due(began + 101ms));
-  for (int i = 0; i < 100; ++i) looks.took(began, began + 1ms, false);
-  CHECK(looks.is_due(began + 5s));
-  looks.took(began, began + 1ms, true);
-  CHECK(looks.is_due(began + 51ms));
+  LoopLooks looks;
+  const unsigned few = looks.due(began, 0);
+  CHECK_GT(few, 0);
+  looks.took(few, began, began + 1ms, 0, true);
+  CHECK_EQ(looks.due(began + 50ms, 0), 0);
+  CHECK_EQ(looks.due(began + 51ms, 0), few);
+  looks.took(few, began, began + 1ms, 0, false);
+  CHECK_EQ(looks.due(began + 100ms, 0), 0);
+  CHECK_EQ(looks.due(began + 101ms, 0), few);
+  for (int i = 0; i < 100; ++i) looks.took(few, began, began + 1ms, 0, false);
+  CHECK_EQ(looks.due(began + 5s, 0), few);
+  looks.took(few, began, began + 1ms, 0, true);
+  CHECK_EQ(looks.due(began + 51ms, 0), few);
+
+  // Long ones, where preemptions are many.
+  CHECK_EQ(looks.due(began + 51ms, 7), few);
+  const unsigned many = looks.due(began, 8);
+  CHECK_GT(many, few);
+  looks.took(many, began, began + 20ms, 8, false);
+  CHECK_EQ(looks.due(began + 2s, 15), few);
+  CHECK_EQ(looks.due(began + 2s, 16), few);
+  CHECK_EQ(looks.due(began + 3s, 15), few);
+  CHECK_EQ(looks.due(began + 3s, 16), many);
 }
 
 TEST_CASE("a thread that waits in a loop for one that computes comes round more often before others have their turn") {
-  PausePatience patience;
+  LoopPatience patience;
   const uint64_t first = patience.times();
   patience.gave_way(0);
   CHECK_EQ(patience.times(), first);

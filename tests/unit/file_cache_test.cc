@@ -253,7 +253,7 @@ TEST_CASE("plans and cpuid sites come back as they were") {
   add(0x80, SiteKind::syscall, PatchWindow{5, 0, 0}, {0xb8, 1, 0, 0, 0});
   add(0xc0, SiteKind::rdtscp, PatchWindow{0, 7, 1 << 3}, Bytes(10, 0x90));
   add(0xe0, SiteKind::syscall, PatchWindow{0, 4, 0, true}, {0x0f, 0x05, 0x85, 0xc0, 0x75, 0x1e});
-  add(0xf0, SiteKind::loop, PatchWindow{0, 6, 1 << 2}, {0x8b, 0x05, 1, 2, 3, 4});
+  add(0xf0, SiteKind::pausing, PatchWindow{0, 6, 1 << 2}, {0x8b, 0x05, 1, 2, 3, 4});
   add(0x100, SiteKind::cpuid, std::nullopt, {});
   add(0x140, SiteKind::syscall, PatchWindow{0, 3, 0}, {});  // not patched anywhere
   plan.site(0x180).stops = 1;
@@ -296,9 +296,9 @@ TEST_CASE("plans and cpuid sites come back as they were") {
   CHECK(refused({0, 3, 1 << 5}, 5));
   CHECK(refused({0, 4, 0, true}, 6));  // ends in nops
   CHECK(refused({5, 0, 0}, 5, SiteKind::rdtsc));
-  CHECK_FALSE(refused({0, 5, 0}, 5, SiteKind::loop));
-  CHECK(refused({0, 4, 0}, 4, SiteKind::loop));
-  CHECK(refused({5, 0, 0}, 5, SiteKind::loop));
+  CHECK_FALSE(refused({0, 5, 0}, 5, SiteKind::pausing));
+  CHECK(refused({0, 4, 0}, 4, SiteKind::pausing));
+  CHECK(refused({5, 0, 0}, 5, SiteKind::pausing));
   CHECK(refused({5, 3, 0}, 5));
   CHECK(refused({5, 0, 0}, 5, SiteKind::syscall, 4));
   CHECK(refused({0, 3, 0}, 5, SiteKind::syscall, 0xffc));

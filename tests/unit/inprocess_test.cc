@@ -506,7 +506,7 @@ TEST_CASE("an instruction of a loop is preceded by the jump to the tier, and mov
   const uint32_t one = 1;
   std::memcpy(page + 128, &one, sizeof one);
   const Address at = base + 512, pointer = base + 256;
-  PatchedSite site{base, base, Bytes(program.begin(), program.begin() + 6), 0, 0, SiteKind::loop};
+  PatchedSite site{base, base, Bytes(program.begin(), program.begin() + 6), 0, 0, SiteKind::pausing};
   const Bytes code = trampoline(at, pointer, {0, 6, 1 << 2}, site);
   REQUIRE(!code.empty());
   CHECK_EQ(site.stop, site.moved);

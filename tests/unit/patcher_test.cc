@@ -174,9 +174,9 @@ TEST_CASE("a loop is preceded by a jump at once, in a program's own code too, an
   const CodeOnDisk code;
   Plans its;
   Space space(code);
-  CHECK(its.patcher.stopped(space.space(), reinterpret_cast<Address>(redrive_test_own_call) + 2, SiteKind::loop));
+  CHECK(its.patcher.stopped(space.space(), reinterpret_cast<Address>(redrive_test_own_call) + 2, SiteKind::pausing));
   const Address at = space.start + 0x100;  // nops
-  const auto found = its.patcher.stopped(space.space(), at, SiteKind::loop);
+  const auto found = its.patcher.stopped(space.space(), at, SiteKind::pausing);
   REQUIRE(found);
   CHECK_EQ(found->window.start, at);
   CHECK_EQ(found->window.end, at + kJumpSize);

@@ -29,7 +29,8 @@ std::optional<PatchWindow> CodePlan::examine(CodeSite& site, const Memory& memor
     case SiteKind::rdtscp:
       site.window = code_->counter_window(at, instruction_size(site.kind));
       break;
-    case SiteKind::loop:
+    case SiteKind::pausing:
+    case SiteKind::polling:
       site.window = code_->window_at(at, mapping.start, reader_from(memory, mapping.start));
       break;
   }
@@ -162,7 +163,7 @@ std::optional<FilePlans> decode_plans(std::span<const uint8_t> bytes, const std:
       CodeSite& site = plan.site(at);
       const uint64_t kind = in.u();
       const auto original = in.bytes();
-      if (kind > static_cast<uint64_t>(SiteKind::loop) || at >= length || site.examined) return std::nullopt;
+      if (kind > static_cast<uint64_t>(SiteKind::polling) || at >= length || site.examined) return std::nullopt;
       site.kind = static_cast<SiteKind>(kind);
       site.examined = true;
       site.original.assign(original.begin(), original.end());

@@ -38,7 +38,7 @@ struct CodeSite {
   // not before its second stop in all programs that map the file, because many sites are used only once. Files hold few
   // other instructions, and each program that comes to them executes most of these once. Loops do not stop.
   bool stopped() {
-    const bool often = kind == SiteKind::loop || ++stops > (kind == SiteKind::syscall ? 1 : 0);
+    const bool often = is_loop(kind) || ++stops > (kind == SiteKind::syscall ? 1 : 0);
     return often && (!examined || window);
   }
   // Whether it is known for good what can be done about it.

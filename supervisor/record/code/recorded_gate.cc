@@ -12,7 +12,7 @@ namespace redrive {
 bool RecordedGate::StoppingSite::stopped() {
   if (!site || !site->stopped()) return false;
   // A loop has cost as much as many stops.
-  return ++stops >= kOwnCodeWorthPatching || !own || site->kind == SiteKind::loop;
+  return ++stops >= kOwnCodeWorthPatching || !own || is_loop(site->kind);
 }
 
 RecordedGate::RecordedGate(GateArena& arena, const RecordedGate& parent, Unit* unit)

@@ -7,7 +7,7 @@
 
 #include "supervisor/record/stops/call_events.h"
 #include "supervisor/record/stops/foreign_memory.h"
-#include "supervisor/record/stops/pause_handover.h"
+#include "supervisor/record/stops/loop_handover.h"
 #include "supervisor/record/stops/served_calls.h"
 #include "supervisor/record/stops/signal_delivery.h"
 #include "supervisor/record/stops/stopped_calls.h"
@@ -236,7 +236,7 @@ std::optional<Address> GateStops::call_at_end(const Thread& thread, const user_r
 void GateStops::at_boundary(Thread& thread, user_regs_struct regs) {
   gate::Slot& slot = *thread.process->gate->slot();
   slot.phase = gate::Phase::outside;
-  if (const uint64_t times = std::exchange(slot.looped, 0)) return pauses_.paused(thread, regs, times);
+  if (const uint64_t times = std::exchange(slot.looped, 0)) return loops_.waits(thread, regs, times);
   regs.rax = slot.regs.rax;
   regs.orig_rax = ~0ull;
   regs.rip = regs.rcx = slot.site + kSyscallSize;

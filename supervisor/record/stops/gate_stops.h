@@ -16,14 +16,14 @@ class ServedCalls;
 class SignalDelivery;
 class WokenCalls;
 class ForeignMemory;
-class PauseHandover;
+class LoopHandover;
 class Turns;
 class StoppedCalls;
 
 class GateStops {
  public:
   GateStops(Tracer& tracer, Messages& messages, GateArena* arena, ThreadControl& control, ServedCalls& served,
-            SignalDelivery& signals, WokenCalls& woken, ForeignMemory& foreign, PauseHandover& pauses, Turns& turns,
+            SignalDelivery& signals, WokenCalls& woken, ForeignMemory& foreign, LoopHandover& loops, Turns& turns,
             StoppedCalls& stopped_calls)
       : tracer_(tracer),
         messages_(messages),
@@ -33,7 +33,7 @@ class GateStops {
         signals_(signals),
         woken_(woken),
         foreign_(foreign),
-        pauses_(pauses),
+        loops_(loops),
         turns_(turns),
         stopped_calls_(stopped_calls) {}
 
@@ -80,7 +80,7 @@ class GateStops {
   SignalDelivery& signals_;
   WokenCalls& woken_;
   ForeignMemory& foreign_;
-  PauseHandover& pauses_;
+  LoopHandover& loops_;
   Turns& turns_;
   StoppedCalls& stopped_calls_;
 };

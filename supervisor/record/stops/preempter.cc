@@ -29,11 +29,11 @@ const PatchedSite* loop_at(RecordedGate& gate, Address ip) {
   if (Gate::executes_at(ip)) {
     const PatchedSite* const site = gate.come_by(gate.slot()->site);
     const bool within = gate.slot()->phase == gate::Phase::after;
-    return site && site->kind == SiteKind::loop && within ? site : nullptr;
+    return site && is_loop(site->kind) && within ? site : nullptr;
   }
   const auto site = std::find_if(gate.sites.begin(), gate.sites.end(), [&](const PatchedSite& each) {
     const bool replaced = ip >= each.start && ip < each.end();
-    return each.kind == SiteKind::loop && (replaced || ip / kTrampolineSize * kTrampolineSize == each.trampoline());
+    return is_loop(each.kind) && (replaced || ip / kTrampolineSize * kTrampolineSize == each.trampoline());
   });
   return site == gate.sites.end() ? nullptr : &*site;
 }
@@ -122,7 +122,7 @@ void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempte
   event.kind = EventKind::preemption;
   event.thread = thread.serial;
   event.ip = regs.rip;
-  const bool all = why == Preempted::paused;
+  const bool all = why == Preempted::waiting;
   event.regs_hash = RegistersHash::whole(all ? comparable_registers_hash(regs) : preserved_registers_hash(regs));
   event.args = {static_cast<uint64_t>(why), times};
   thread.process->unit->log.add(std::move(event));

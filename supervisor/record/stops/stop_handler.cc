@@ -12,7 +12,7 @@
 #include "supervisor/record/stops/ends.h"
 #include "supervisor/record/stops/full_rings.h"
 #include "supervisor/record/stops/gate_stops.h"
-#include "supervisor/record/stops/pause_handover.h"
+#include "supervisor/record/stops/loop_handover.h"
 #include "supervisor/record/stops/preempter.h"
 #include "supervisor/record/stops/programs.h"
 #include "supervisor/record/stops/served_calls.h"
@@ -113,7 +113,8 @@ void StopHandler::interrupted(Thread& thread) {
     const bool in_user = thread.is<Thread::User>();
     const bool due = std::exchange(thread.preempting, false) && in_user;
     if (due && (preempter_.preempt(thread, handled) || handled)) return;
-    if (std::exchange(thread.looked_at, false) && in_user && pauses_.look(thread)) return;
+    const unsigned looked_at = std::exchange(thread.looked_at, 0);
+    if (looked_at && in_user && loops_.look(thread, looked_at)) return;
     if (in_user && (gate_stops_.goes_on(thread) || gate_stops_.end_cut_short(thread, 0))) return;
     if (in_user) gate_stops_.leave_gate(thread);
     in_user ? control_.run_on(thread) : control_.resume(thread, Resume::to_syscall_exit);

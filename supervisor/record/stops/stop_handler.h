@@ -19,7 +19,7 @@ class CodePatching;
 class OutsideChanges;
 class SignalDelivery;
 class TrapAnswers;
-class PauseHandover;
+class LoopHandover;
 class Preempter;
 class Births;
 class Programs;
@@ -33,7 +33,7 @@ class StopHandler {
   StopHandler(Tracer& tracer, GateArena* arena, Tracees& tracees, ThreadControl& control, CheckpointCopies& copies,
               Checkpointer& checkpointer, ServedCalls& served, FullRings& full_rings, GateStops& gate_stops,
               CodePatching& patching, OutsideChanges& outside, SignalDelivery& signals, TrapAnswers& traps,
-              Preempter& preempter, PauseHandover& pauses, Births& births, Programs& programs, Ends& ends, Turns& turns,
+              Preempter& preempter, LoopHandover& loops, Births& births, Programs& programs, Ends& ends, Turns& turns,
               StoppedCalls& stopped_calls, WokenCalls& woken)
       : tracer_(tracer),
         arena_(arena),
@@ -49,7 +49,7 @@ class StopHandler {
         signals_(signals),
         traps_(traps),
         preempter_(preempter),
-        pauses_(pauses),
+        loops_(loops),
         births_(births),
         programs_(programs),
         ends_(ends),
@@ -86,7 +86,7 @@ class StopHandler {
   SignalDelivery& signals_ GUARDED_BY(recorded);
   TrapAnswers& traps_ GUARDED_BY(recorded);
   Preempter& preempter_ GUARDED_BY(recorded);
-  PauseHandover& pauses_ GUARDED_BY(recorded);
+  LoopHandover& loops_ GUARDED_BY(recorded);
   Births& births_ GUARDED_BY(recorded);
   Programs& programs_ GUARDED_BY(recorded);
   Ends& ends_ GUARDED_BY(recorded);

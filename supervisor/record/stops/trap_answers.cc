@@ -20,7 +20,7 @@ namespace {
 // program itself has put the one at `ip` there.
 std::optional<TrappedInstruction> replaced(const Process& process, const PatchedSite* patched, Address ip) {
   if (patched) {
-    if (patched->kind == SiteKind::syscall || patched->kind == SiteKind::loop) return {};
+    if (patched->kind == SiteKind::syscall || is_loop(patched->kind)) return {};
     return patched->kind == SiteKind::cpuid ? cpuid_instruction()
                                             : counter_instruction(instruction_size(patched->kind));
   }

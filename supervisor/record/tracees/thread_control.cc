@@ -70,7 +70,7 @@ void ThreadControl::set_slot(Thread& thread) {
   slot->stop_at_wake = unit.lock_turns.in_vain();
   slot->spins = 0;
   gate::forget_loops(*slot);
-  slot->loop_patience = thread.pause_patience.times();
+  slot->loop_patience = thread.loop_patience.times();
   slot->uncounted = std::exchange(thread.amid, false);
   slot->tests = slot->waits = 0;
   const auto& restricted = thread.confinement.restricted();

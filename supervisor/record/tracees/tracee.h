@@ -30,10 +30,10 @@
 #include "supervisor/record/tracees/call_timeout.h"
 #include "supervisor/record/tracees/confinement.h"
 #include "supervisor/record/tracees/lock_turns.h"
+#include "supervisor/record/tracees/loop_looks.h"
+#include "supervisor/record/tracees/loop_patience.h"
 #include "supervisor/record/tracees/packet_ring.h"
 #include "supervisor/record/tracees/patience.h"
-#include "supervisor/record/tracees/pause_looks.h"
-#include "supervisor/record/tracees/pause_patience.h"
 #include "supervisor/record/tracees/place.h"
 #include "supervisor/record/tracees/shared_mappings.h"
 #include "supervisor/record/tracees/step_turns.h"
@@ -198,7 +198,7 @@ struct Thread {
   bool left_out = false;       // it was killed, and an image does not have it: nothing is recorded of its end
   bool asked_to_stop = false;  // by ask_to_stop(); it has come to no call's entry since
   bool preempting = false;     // it was interrupted to be preempted, and has not stopped yet
-  bool looked_at = false;      // it was interrupted to see whether it waits in a loop (PauseHandover)
+  unsigned looked_at = 0;      // it was interrupted to look at so many instructions (LoopHandover)
   bool amid = false;           // it is about to be let into user code elsewhere than right after an event
   bool woken = false;          // the recorder woke it up in a call that stops
   bool disturbed = false;      // ... or a signal did to which the process does nothing
@@ -206,7 +206,7 @@ struct Thread {
   int in_hand = 0;             // the signal that it is stopped for, to be delivered when it continues; 0: none
   HeldSignals signals;         // that wait for its next event
   SignalTurns turns;
-  PausePatience pause_patience;
+  LoopPatience loop_patience;
 
   std::optional<RseqArea> rseq;        // that it will have when it is let go (NativeState)
   uint64_t counter_mode = 0;           // ... its PR_GET_TSC; 0: not known
@@ -227,7 +227,7 @@ struct Unit {
   Baton baton;
   LockTurns lock_turns;
   StepTurns step_turns;
-  PauseLooks pause_looks;
+  LoopLooks loop_looks;
   uint64_t preemptions = 0;  // of threads where they were, so that others had their turn
   ThreadSerial next_thread = 0;
   ProcessSerial next_process = 0;

@@ -9,7 +9,7 @@
 
 namespace redrive {
 
-class PausePatience {
+class LoopPatience {
  public:
   // It lets others run. `preemptions`: how many threads of its unit were preempted where they were until now.
   void gave_way(uint64_t preemptions) {

@@ -1,4 +1,4 @@
-#include "supervisor/replay/pause_replay.h"
+#include "supervisor/replay/loop_replay.h"
 
 #include <fmt/format.h>
 
@@ -53,13 +53,13 @@ bool run_stopping(const Redriving& redriving, RedrivenThread& thread, const Even
 
 }  // namespace
 
-Result<Step> run_to_pause(const Redriving& redriving, SitePatcher& patcher, RedrivenThread& thread, EventIndex index,
-                          const Event& event) {
+Result<Step> run_to_loop(const Redriving& redriving, SitePatcher& patcher, RedrivenThread& thread, EventIndex index,
+                         const Event& event) {
   const auto expected = [&] { return fmt::format("to come to {:#x} {} times", event.ip, event.args[1]); };
   const Gate* const gate = redriving.gates.of(thread);
-  if (gate) TRY(patcher.patch_ahead(thread, event.ip, SiteKind::loop, event.args[1], false));
+  if (gate) TRY(patcher.patch_ahead(thread, event.ip, SiteKind::pausing, event.args[1], false));
   const PatchedSite* const patched = gate ? gate->patched(event.ip) : nullptr;
-  const bool counted = patched && patched->kind == SiteKind::loop;
+  const bool counted = patched && is_loop(patched->kind);
   // What was moved to a trampoline is not executed where it was.
   const bool removed = !counted && gate && gate->touches(event.ip, event.ip + 1);
   if (removed) redriving.gates.remove_all();

@@ -1,4 +1,4 @@
-// Finds the place where a thread handed the baton over right after a pause instruction (Preempted::paused).
+// Finds the place where a thread handed the baton over right after a pause instruction (Preempted::waiting).
 #pragma once
 
 #include "supervisor/replay/redriving.h"
@@ -8,7 +8,7 @@ namespace redrive {
 
 // Runs the thread, which stands right after its event before, to the place. The tier counts how often it comes there;
 // where it cannot, the thread is stopped each time.
-Result<Step> run_to_pause(const Redriving& redriving, SitePatcher& patcher, RedrivenThread& thread, EventIndex index,
-                          const Event& event);
+Result<Step> run_to_loop(const Redriving& redriving, SitePatcher& patcher, RedrivenThread& thread, EventIndex index,
+                         const Event& event);
 
 }  // namespace redrive
