@@ -301,9 +301,9 @@ def compiled(options, source, *, compiler="gcc", flags=(), directory="programs",
     return built(options, source, directory, lambda made: [*compiler.split(), "-g", "-pthread", str(source), "-o", made, *flags], inputs=inputs)
 
 
-def workload(options, name):
+def workload(options, name, *flags):
     """The binary of a C program of tests/workloads that needs no MPI."""
-    return compiled(options, TESTS / "workloads" / f"{name}.c", flags=["-O2", "-lm"], directory="workloads")
+    return compiled(options, TESTS / "workloads" / f"{name}.c", flags=["-O2", "-lm", *flags], directory="workloads")
 
 
 def go_compiled(options, source):
