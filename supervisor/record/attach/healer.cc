@@ -85,7 +85,7 @@ Result<void> restore_instructions(pid_t pid, const Memory& memory) {
 bool has_trapped(Tracer& tracer, pid_t pid, pid_t tid, const std::optional<siginfo_t>& stopped_by) {
   int signal = stopped_by ? stopped_by->si_signo : 0;
   const SignalMasks masks = tracer.signal_masks(tid);
-  if (!signal && masks.pending & ~masks.blocked & (bit_of(SIGSEGV) | bit_of(SIGILL))) {
+  if (!signal && masks.deliverable() & (bit_of(SIGSEGV) | bit_of(SIGILL))) {
     tracer.resume(tid, Resume::cont);
     const auto stop = tracer.wait(tid);
     const auto* const signalled = stop ? std::get_if<SignalStop>(&*stop) : nullptr;

@@ -16,6 +16,8 @@ struct SignalMasks {
   uint64_t ignored = 0;
   uint64_t caught = 0;
   bool init = false;  // of the first process of a PID namespace (pid_namespaces(7))
+
+  uint64_t deliverable() const { return pending & ~blocked; }
 };
 SignalMasks signal_masks(pid_t tid);
 constexpr uint64_t bit_of(int signal) { return uint64_t{1} << (signal - 1); }

@@ -18,14 +18,17 @@ void LoopHandover::watch(Unit& unit) {
   constexpr auto kLong = std::chrono::milliseconds(1);  // it has had the baton, and may wait for others
   Thread& holder = *unit.baton.holder();
   const auto now = tracer_.now();
-  if (!unit.baton.is_awaited() || holder.preempting || !slot_of(holder) || now - unit.baton.since() < kLong) return;
+  if (!unit.baton.is_awaited() || holder.is_interrupted() || !slot_of(holder) || now - unit.baton.since() < kLong)
+    return;
   const unsigned instructions = unit.loop_looks.due(now, unit.preemptions);
   if (instructions && tracer_.interrupt(holder.tid)) holder.looked_at = instructions;
 }
 
 bool LoopHandover::look(Thread& thread, unsigned instructions) {
   Unit& unit = *thread.process->unit;
-  if (unit.baton.holder() != &thread || !slot_of(thread)) return false;
+  // A handler may have to see the end of the call that the thread comes out of.
+  const bool signal = !thread.signals.empty() || tracer_.signal_masks(thread.tid).deliverable();
+  if (unit.baton.holder() != &thread || !slot_of(thread) || signal) return false;
   const auto began = tracer_.now();
   user_regs_struct regs;
   bool handled = false;
@@ -47,7 +50,7 @@ LoopSearch::Loop LoopHandover::find_loop(Thread& thread, unsigned instructions, 
   LoopSearch search;
   if (!tracer_.get_regs(thread.tid, regs)) return {};
   for (unsigned executed = 0; executed < instructions; ++executed) {
-    const bool in_call = static_cast<int64_t>(regs.orig_rax) >= 0 && restarts(static_cast<int64_t>(regs.rax));
+    const bool in_call = static_cast<int64_t>(regs.orig_rax) >= 0;
     if (regs.cs != kCodeSegment || in_call || gate.touches(regs.rip, regs.rip + 1)) break;
     uint8_t code[std::size(kPause)] = {};
     thread.process->memory.read_some(regs.rip, code, sizeof code);

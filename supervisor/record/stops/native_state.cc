@@ -145,7 +145,7 @@ Result<void> NativeState::settle(Thread& thread) {
     if (regs.cs != kCodeSegment) return Error{"it runs 32-bit code"};
     if (!is_amid_call(regs)) break;
     const SignalMasks masks = tracer_.signal_masks(thread.tid);
-    if (!(masks.pending & ~masks.blocked & masks.caught)) break;
+    if (!(masks.deliverable() & masks.caught)) break;
     TRY(start_handler(thread, Others::held));
   }
   if (is_amid_call(regs)) {
@@ -340,7 +340,7 @@ void NativeState::deliver_signals(Thread& thread) {
   for (;;) {
     thread.signals.raise(tracer_, pid, tid, any);
     const SignalMasks masks = tracer_.signal_masks(tid);
-    if (!(masks.pending & ~masks.blocked)) return;
+    if (!masks.deliverable()) return;
     if (!start_handler(thread, Others::delivered) || !tracees_.find(tid)) return;
   }
 }

@@ -68,7 +68,7 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
   if (unit.baton.holder() != &thread || !unit.in_interval || births_unseen(unit)) return false;
   user_regs_struct regs;
   if (!settle(thread, regs, handled)) return false;
-  const bool signal = !thread.signals.empty() || has_pending_signal(thread.tid);
+  const bool signal = !thread.signals.empty() || tracer_.signal_masks(thread.tid).deliverable();
   const bool others = unit.baton.is_awaited() || !unit.joining.empty() || !unit.writers.empty();
   // Without the tier nothing can make a call from here: its memory is read while it is stopped.
   const bool copied =
@@ -128,13 +128,8 @@ void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempte
   thread.process->unit->log.add(std::move(event));
 }
 
-bool Preempter::has_pending_signal(pid_t tid) {
-  const SignalMasks masks = tracer_.signal_masks(tid);
-  return masks.pending & ~masks.blocked;
-}
-
 void Preempter::go_on(Thread& thread, bool signals) {
-  const bool comes = signals && (signals_.raise_held(thread) || has_pending_signal(thread.tid));
+  const bool comes = signals && (signals_.raise_held(thread) || tracer_.signal_masks(thread.tid).deliverable());
   control_.resume_user(thread, thread.entry);
   if (!comes) thread.moves_on();
 }

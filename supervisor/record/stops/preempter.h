@@ -53,7 +53,6 @@ class Preempter {
   void go_on(Thread& thread, bool signals);
 
  private:
-  bool has_pending_signal(pid_t tid);
   void note_cost(Unit& unit, Clock::duration pause);
   bool settle(Thread& thread, user_regs_struct& regs, bool& handled);
   bool leave(Thread& thread, const PatchedSite& loop, user_regs_struct& regs, bool& handled);
@@ -74,7 +73,7 @@ class Preempter {
   CodeSegments code_;
 };
 
-// The thread stands in user code, with these registers: the event. `times`: as in Preempted::stepped and paused.
+// The thread stands in user code, with these registers: the event. `times`: as in Preempted::stepped and waiting.
 void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempted why, uint64_t times = 0);
 
 }  // namespace redrive

@@ -80,7 +80,7 @@ void StoppedCalls::enter(Thread& thread) {
       return;
     }
   }
-  thread.woken |= thread.preempting;  // its interruption will wake it up
+  thread.disturbed |= thread.is_interrupted();  // that will wake it up
   ++unit.stopped_calls;
   thread.call.args = syscall_args(thread.entry);
   thread.call.goes_on = false;

@@ -111,7 +111,7 @@ bool WokenCalls::leaves_rest(Thread& thread) {
 bool WokenCalls::woken_by_signals(const Thread& thread, bool disturbed) {
   const Process& process = *thread.process;
   const SignalMasks masks = tracer_.signal_masks(thread.tid);
-  const uint64_t pending = masks.pending & ~masks.blocked;
+  const uint64_t pending = masks.deliverable();
   bool ignored = disturbed || pending != 0 || process.taken.ignored != thread.call.taken_before.ignored;
   bool others_taken = process.taken.others != thread.call.taken_before.others;
   for (uint64_t left = pending; left != 0; left &= left - 1) {

@@ -17,7 +17,7 @@ void ThreadControl::resume_user(Thread& thread, const user_regs_struct& regs, bo
 // the thread is recorded.
 bool ThreadControl::has_faulted(const Thread& thread) {
   const SignalMasks masks = tracer_.signal_masks(thread.tid);
-  return masks.pending & ~masks.blocked & kCausedByInstructions;
+  return masks.deliverable() & kCausedByInstructions;
 }
 
 void ThreadControl::run_on(Thread& thread, int ignored) {

@@ -163,6 +163,8 @@ struct Thread {
     const auto* const ready = std::get_if<Ready>(&state);
     return ready && ready->stop == stop;
   }
+  // The recorder has interrupted it, and it has not stopped for that yet.
+  bool is_interrupted() const { return preempting || looked_at; }
   bool sleeps_in_served_call() const {
     const auto* const blocked = std::get_if<Blocked>(&state);
     return blocked && blocked->served;
@@ -201,7 +203,7 @@ struct Thread {
   unsigned looked_at = 0;      // it was interrupted to look at so many instructions (LoopHandover)
   bool amid = false;           // it is about to be let into user code elsewhere than right after an event
   bool woken = false;          // the recorder woke it up in a call that stops
-  bool disturbed = false;      // ... or a signal did to which the process does nothing
+  bool disturbed = false;      // ... or it was interrupted, or a signal to which the process does nothing did
   pid_t tracer = 0;            // the recorded process that has it stopped (TracerAnswers); 0: none
   int in_hand = 0;             // the signal that it is stopped for, to be delivered when it continues; 0: none
   HeldSignals signals;         // that wait for its next event
