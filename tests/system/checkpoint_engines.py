@@ -64,13 +64,16 @@ SPINNING = """
 #include <stdio.h>
 
 static atomic_int turn;
+static unsigned long waited[2];
 
 static void* spin(void* argument) {
   const int mine = argument != NULL;
+  unsigned long times = 0;  // so that it does not look as if only memory could end the loop
   for (int i = 0; i < 10; i++) {
-    while (atomic_load(&turn) != mine) continue;
+    while (atomic_load(&turn) != mine) times++;
     atomic_store(&turn, !mine);
   }
+  waited[mine] = times;
   return NULL;
 }
 

@@ -30,7 +30,7 @@ class StepHandover {
     uint64_t steps = 0;  // up to there
     uint64_t times = 0;  // that the thread has come there
   };
-  std::optional<Place> find_place(Thread& thread, bool& handled);
+  std::optional<Place> find_place(Thread& thread, Address from, bool& handled);
 
   Tracer& tracer_;
   const RecorderLimits& limits_;
