@@ -64,7 +64,7 @@ SPINNING = """
 #include <stdio.h>
 
 static atomic_int turn;
-static unsigned long waited[2];
+unsigned long waited[2];
 
 static void* spin(void* argument) {
   const int mine = argument != NULL;
