@@ -85,7 +85,6 @@ ROWS = {
     "fft all": Row("the same", options=DEFAULT_BOUND),
     "redis all": Row("the same"),
     "barriers all": Row("OpenMP: a thread on each processor, which meet all the time"),
-    "mpich all": Row("MPICH, 2 ranks that share memory: the stencil of jacobi", options=DEFAULT_BOUND),
     "mesh all": Row("the same"),
     "mesh checked all": Row("the same, `--self-check`", options=("--bound", "2s", "--self-check")),
     **{name + suffix: server_row(script) for name, script in SERVERS.items() for suffix in ("", " all")},
@@ -342,9 +341,6 @@ def measures(bench):
     def barriers(name):
         bench.overhead_row(name, [workload("barriers", "-fopenmp"), 200 if quick else 20_000, 1000])
 
-    def mpich(name):
-        bench.overhead_row(name, mpi.mpich_job(bench.options, "jacobi", 400, 300 if quick else 4000, "nocheck", ranks=2).command)
-
     def redis(name):
         needs("redis-server", "redis-benchmark", "redis-cli")
         text = redis_script(free_port(), 5000 if quick else 50000)
@@ -397,7 +393,7 @@ def measures(bench):
     kinds = {"dd": dd, "getppid": getppid, "pipe": pingpong, "unix": pingpong, "tcp": pingpong, "ring": mpi_job, "ring 2s": mpi_job, "jacobi": mpi_job,
              "jacobi 2s": mpi_job, "jacobi started": mpi_job, "fft": mpi_job, "fft 2s": mpi_job, "redis": redis, "redis kept": redis, "redis watched": redis, "nginx": nginx, "make -j2": make, "exec": execs,
              "python": python, "node": node, "cpu-bound": cpu_bound, "cpu-bound 2s": cpu_bound, "mesh": mesh,
-             "jacobi all": mpi_job, "fft all": mpi_job, "redis all": redis, "barriers all": barriers, "mpich all": mpich, "mesh all": mesh, "mesh checked all": mesh,
+             "jacobi all": mpi_job, "fft all": mpi_job, "redis all": redis, "barriers all": barriers, "mesh all": mesh, "mesh checked all": mesh,
              **{name + suffix: server for name in SERVERS for suffix in ("", " all")}}
     rows = {name: lambda name=name: kinds[name](name) for name in ROWS}
     for megabytes in (1, 100, 1024):
