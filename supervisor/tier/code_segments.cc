@@ -47,15 +47,16 @@ std::optional<PatchWindow> CodeSegments::window(const Memory& memory, const Mapp
   if (site.times < kWorthPatching || known.times < mapping.length() / kReadAStop) return std::nullopt;
   if (std::exchange(site.examined, true)) return site.window;
   const CodeSegment& code = code_of(known, memory, mapping);
-  if (kind == SiteKind::syscall) return site.window = code.window(at);
-  if (is_loop(kind)) {
-    return site.window = code.window_at(at, mapping.start, reader_from(memory, mapping.start));
-  }
-  if (kind != SiteKind::cpuid) return site.window = code.counter_window(at, instruction_size(kind));
-  if (!known.traps) known.traps = trap_sites(contents_of(mapping), {.counter = true, .cpuid = false});
-  const auto front = std::find_if(known.traps->begin(), known.traps->end(),
-                                  [&](const TrapSite& each) { return each.offset == mapping.offset + at; });
-  return site.window = code.window(at, front == known.traps->end() ? std::vector<uint8_t>() : front->front);
+  const auto front = kind == SiteKind::cpuid ? front_of_cpuid(known, mapping, at) : std::vector<uint8_t>();
+  return site.window = window_of(kind, code, at, front, memory, mapping.start);
+}
+
+// The lengths of the instructions before a cpuid, as far as the file says.
+std::vector<uint8_t> CodeSegments::front_of_cpuid(Segment& segment, const Mapping& mapping, uint64_t at) {
+  if (!segment.traps) segment.traps = trap_sites(contents_of(mapping), {.counter = true, .cpuid = false});
+  const auto site = std::find_if(segment.traps->begin(), segment.traps->end(),
+                                 [&](const TrapSite& each) { return each.offset == mapping.offset + at; });
+  return site == segment.traps->end() ? std::vector<uint8_t>() : site->front;
 }
 
 std::optional<PatchWindow> CodeSegments::window_at(const Memory& memory, const Mapping& mapping, Address place) {

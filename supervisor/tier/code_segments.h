@@ -43,6 +43,7 @@ class CodeSegments {
     std::map<uint64_t, Site> sites;              // by the distance from the start
     std::optional<std::vector<TrapSite>> traps;  // of the file; set once they were looked for
   };
+  static std::vector<uint8_t> front_of_cpuid(Segment& segment, const Mapping& mapping, uint64_t at);
   static bool is_unchanging(const Mapping& mapping);
   static const CodeSegment& code_of(Segment& segment, const Memory& memory, const Mapping& mapping);
   static auto key(const Mapping& mapping) {

@@ -82,4 +82,21 @@ CodeSegment::Read reader_from(const Memory& memory, Address start) {
   };
 }
 
+std::optional<PatchWindow> window_of(SiteKind kind, const CodeSegment& code, uint64_t at,
+                                     const std::vector<uint8_t>& front, const Memory& memory, Address start) {
+  switch (kind) {
+    case SiteKind::syscall:
+      return code.window(at);
+    case SiteKind::cpuid:
+      return code.window(at, front);
+    case SiteKind::rdtsc:
+    case SiteKind::rdtscp:
+      return code.counter_window(at, instruction_size(kind));
+    case SiteKind::pausing:
+    case SiteKind::polling:
+      return code.window_at(at, start, reader_from(memory, start));
+  }
+  return std::nullopt;
+}
+
 }  // namespace redrive

@@ -4,6 +4,7 @@
 #include "base/remote.h"
 #include "checkpoint/unit_state.h"
 #include "interceptors/patch_window.h"
+#include "supervisor/tier/trampoline.h"
 
 namespace redrive {
 
@@ -12,5 +13,9 @@ namespace redrive {
 CodeSegment mapped_code(const Memory& memory, const Mapping& mapping);
 // Reads what lies around code that is mapped at `start`. The memory must outlive it.
 CodeSegment::Read reader_from(const Memory& memory, Address start);
+// The window of such an instruction, at this offset of code that is mapped at `start`. `front`: of cpuid, as in
+// CodeSegment::window.
+std::optional<PatchWindow> window_of(SiteKind kind, const CodeSegment& code, uint64_t at,
+                                     const std::vector<uint8_t>& front, const Memory& memory, Address start);
 
 }  // namespace redrive

@@ -17,23 +17,7 @@ CodeSite& CodePlan::site(uint64_t at) {
 std::optional<PatchWindow> CodePlan::examine(CodeSite& site, const Memory& memory, const Mapping& mapping) {
   if (std::exchange(site.examined, true)) return site.window;
   if (!code_) code_.emplace(mapped_code(memory, mapping));  // nothing is patched yet: what is ready has been examined
-  const uint64_t at = site.offset - offset_;
-  switch (site.kind) {
-    case SiteKind::syscall:
-      site.window = code_->window(at);
-      break;
-    case SiteKind::cpuid:
-      site.window = code_->window(at, site.front);
-      break;
-    case SiteKind::rdtsc:
-    case SiteKind::rdtscp:
-      site.window = code_->counter_window(at, instruction_size(site.kind));
-      break;
-    case SiteKind::pausing:
-    case SiteKind::polling:
-      site.window = code_->window_at(at, mapping.start, reader_from(memory, mapping.start));
-      break;
-  }
+  site.window = window_of(site.kind, *code_, site.offset - offset_, site.front, memory, mapping.start);
   return site.window;
 }
 
