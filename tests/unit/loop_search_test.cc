@@ -1,6 +1,7 @@
 #include "supervisor/record/code/loop_search.h"
 
 #include <functional>
+#include <iterator>
 #include <vector>
 
 #include "tests/unit/unit_test.h"
