@@ -14,12 +14,12 @@ namespace {
 Bytes good_plans(sample::Values& v) {
   FilePlans plans;
   for (uint64_t segments = v.below(3); segments > 0; --segments) {
-    const uint64_t offset = v.below(5) * 4096;
+    const uint64_t offset = v.below(4) * 4096;
     CodePlan& plan = plans.try_emplace({offset, 0x10000}, "", offset).first->second;
     for (uint64_t sites = v.below(5); sites > 0; --sites) {
       CodeSite& site = plan.site(100 + v.below(0x8000));
       if (std::exchange(site.examined, true)) continue;
-      site.kind = static_cast<SiteKind>(v.below(4));
+      site.kind = static_cast<SiteKind>(v.below(6));
       if (v.once_in(3)) continue;
       const bool in_front = v.once_in(3) && site.kind <= SiteKind::cpuid;
       if (in_front) {
