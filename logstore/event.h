@@ -48,9 +48,8 @@ enum class Preempted : uint64_t {
   // The thread had executed few instructions since its event before, and was at the event's ip for the time that
   // args[1] says:
   stepped,  // another thread of the unit had its turn
-  // The same after any number of instructions, at one of a loop in which the thread waits. Its registers hash is that
-  // of
-  // all registers (comparable_registers_hash()).
+  // The same after any number of instructions, at one of a loop in which the thread waits. The hash is that of all
+  // registers (comparable_registers_hash()).
   waiting,
 };
 

@@ -1070,14 +1070,6 @@ bool replay_counter(Slot& s, uint64_t size) {
   return true;
 }
 
-uint64_t hash_of(const Registers& regs) {
-  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;
-  uint64_t values[sizeof regs / sizeof(uint64_t)], hash = 0;
-  __builtin_memcpy(values, &regs, sizeof values);
-  for (const uint64_t value : values) hash = (hash ^ value ^ hash >> 32) * kOdd;
-  return hash;
-}
-
 // Whether the thread, which has come to an instruction of a loop, stops right before it. It waits for another thread,
 // which needs the baton, so it stops if others wait for that.
 bool stops_in_loop(Slot& s) {

@@ -28,6 +28,9 @@ extern "C" void* memset(void* to, int byte, size_t length) {
 }
 
 namespace redrive::gate {
+
+uint64_t hash_of(const Registers& regs) { return XXH3_64bits(&regs, sizeof regs); }
+
 namespace {
 
 constexpr uint64_t kFutex = 202, kFutexWait = 0, kFutexWake = 1;  // futex(2)

@@ -5,6 +5,9 @@
 
 namespace redrive::gate {
 
+// A hash of all registers, for recordings too: the hash functions are here.
+uint64_t hash_of(const Registers& regs);
+
 // Answers the call whose registers are in the slot, if the ring expects it next, with the same arguments, registers and
 // inputs, and puts its result there. False if the call must stop.
 bool answer(Slot& slot);

@@ -1,4 +1,4 @@
-// Finds the place where a thread handed the baton over right after a pause instruction (Preempted::waiting).
+// Finds the place where a thread handed the baton over in a loop in which it waits (Preempted::waiting).
 #pragma once
 
 #include "supervisor/replay/redriving.h"

@@ -35,7 +35,6 @@ struct SitePatch {
   SiteKind kind = SiteKind::syscall;
 
   bool counter() const { return kind == SiteKind::rdtsc || kind == SiteKind::rdtscp; }
-  bool keeps_rcx() const { return redrive::keeps_rcx(kind); }
   Address start() const { return site - window.before; }
   size_t size() const { return window.before ? window.before : instruction_size(kind) + window.after; }
 };

@@ -1,20 +1,18 @@
 #include "supervisor/record/code/loop_search.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "checkpoint/unit_state.h"
+#include "supervisor/tier/registers.h"
 
 namespace redrive {
 namespace {
 
 // Also of rcx, which a program that makes no call keeps.
 uint64_t hash_of(const user_regs_struct& regs) {
-  const auto values = comparable_registers(regs);
-  return XXH3_64bits_withSeed(values.data(), values.size() * sizeof values[0], regs.rcx);
+  return uint64_t{comparable_registers_hash(regs)} << 32 | static_cast<uint32_t>(regs.rcx);
 }
 
 }  // namespace

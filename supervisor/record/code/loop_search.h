@@ -22,7 +22,7 @@ class LoopSearch {
     SiteKind kind = SiteKind::pausing;
     std::vector<Address> instructions;  // those that are executed once in a round, in their order
   };
-  // Of a loop that was not executed to its end only the pause is known; nothing if there is none.
+  // What was found. If no loop was, but a pause was executed, the loop may be longer: only the pause is known.
   Loop loop() const;
 
  private:

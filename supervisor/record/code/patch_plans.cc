@@ -102,7 +102,7 @@ bool is_window(const CodeSite& site, uint64_t at, uint64_t length) {
   const SitePatch patch{at, window, site.original, site.kind};
   if (patch.size() != site.original.size() || patch.size() < kJumpSize || patch.size() > kLongestWindow) return false;
   const bool moves_behind = window.after || window.displacements || window.ends_in_jump;
-  if (window.before ? moves_behind || patch.keeps_rcx() : window.displacements >> window.after) return false;
+  if (window.before ? moves_behind || keeps_rcx(site.kind) : window.displacements >> window.after) return false;
   if (window.ends_in_jump) {
     if (window.after < kShortJumpSize || !is_short_jump(site.original[site.original.size() - kShortJumpSize])) {
       return false;

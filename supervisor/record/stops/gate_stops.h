@@ -62,7 +62,7 @@ class GateStops {
   // The thread was killed in the gate: the call that it was about to make; nothing if it has done nothing after its
   // last event, or if it was no call. `regs`: as they are in the gate.
   std::optional<Address> call_at_end(const Thread& thread, const user_regs_struct& regs) const;
-  // A served call ended while a stop was wanted, or the thread has paused in vain: it is right after that.
+  // A served call ended while a stop was wanted: the thread is right after it. Or it waits in a loop.
   void at_boundary(Thread& thread, user_regs_struct regs);
 
  private:

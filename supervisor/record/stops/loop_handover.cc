@@ -95,7 +95,6 @@ void LoopHandover::waits(Thread& thread, user_regs_struct regs, uint64_t times) 
   control_.set_regs(thread, regs);  // it comes there again, and is counted
   add_preemption(thread, regs, Preempted::waiting, times);
   unit.clock.add_replay(limits_.replayed_stop_ns);
-  thread.turns.got_on();
   thread.loop_patience.gave_way(unit.preemptions);
   turns_.give_way(thread, regs);
 }

@@ -96,7 +96,6 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
   intervals_.begin(unit, CheckpointKind::image, process, static_cast<uint64_t>((tracer_.now() - stopped_at).count()));
   captured->interval = unit.interval;
   add_preemption(thread, regs, signal || others ? Preempted::turn : Preempted::checkpoint);
-  thread.turns.got_on();
   checkpointer_.add_image(unit, std::move(*captured));
   if (signal || others) note_cost(unit, tracer_.now() - stopped_at);
   unit.patience.reset();
@@ -117,7 +116,7 @@ void Preempter::note_cost(Unit& unit, Clock::duration pause) {
   unit.patience.stopped(used, static_cast<uint64_t>(pause.count()));
 }
 
-void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempted why, uint64_t times) {
+void add_preemption(Thread& thread, const user_regs_struct& regs, Preempted why, uint64_t times) {
   Event event;
   event.kind = EventKind::preemption;
   event.thread = thread.serial;
@@ -126,6 +125,7 @@ void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempte
   event.regs_hash = RegistersHash::whole(all ? comparable_registers_hash(regs) : preserved_registers_hash(regs));
   event.args = {static_cast<uint64_t>(why), times};
   thread.process->unit->log.add(std::move(event));
+  thread.turns.got_on();
 }
 
 void Preempter::go_on(Thread& thread, bool signals) {

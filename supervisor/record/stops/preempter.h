@@ -74,6 +74,6 @@ class Preempter {
 };
 
 // The thread stands in user code, with these registers: the event. `times`: as in Preempted::stepped and waiting.
-void add_preemption(const Thread& thread, const user_regs_struct& regs, Preempted why, uint64_t times = 0);
+void add_preemption(Thread& thread, const user_regs_struct& regs, Preempted why, uint64_t times = 0);
 
 }  // namespace redrive

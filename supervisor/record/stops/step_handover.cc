@@ -23,7 +23,6 @@ void StepHandover::go_on(Thread& thread, const user_regs_struct& from) {
   if (!place) return control_.run_on(thread);
   add_preemption(thread, place->regs, Preempted::stepped, place->times);
   unit.clock.add_replay(place->steps * limits_.replayed_stop_ns);
-  thread.turns.got_on();
   turns_.give_way(thread, place->regs);
 }
 
