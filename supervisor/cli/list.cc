@@ -106,7 +106,7 @@ Json to_json(const Listed& listed) {
   row["started"] = rfc3339(trace.settings().started_unix_ns);
   row["started_unix_s"] = seconds(trace.settings().started_unix_ns);
   row["command"] = trace.settings().command;
-  row["duration_s"] = trace.end().wall_s;
+  row["duration_s"] = listed.ended() ? Json(trace.end().wall_s) : Json();
   row["trace_bytes"] = trace.size_on_disk();
   row["state"] = state_of(trace);
   const auto status = listed.exit_status();

@@ -273,7 +273,7 @@ void print_stats_json(const Trace& trace, const Stats& stats) {
                   {"over_bound", over_bound_json(stats.certificate)},
                   {"finished", trace.finished()},
                   {"recording", trace.recording()},
-                  {"wall_s", trace.end().wall_s},
+                  {"wall_s", trace.finished() ? Json(trace.end().wall_s) : Json()},
                   {"cpu_s", stats.cpu_s},
                   {"image_checkpoints", stats.image_checkpoints},
                   {"pause_s", stats.pause_s},

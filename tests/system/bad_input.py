@@ -395,9 +395,14 @@ def still_good(ctx):
 
 
 def expect_state(ctx, state):
-    shown = {row["name"]: row["state"] for row in ctx.json("ls")["traces"]}
-    if shown != {"t": state} or ctx.json("stats", ctx.trace)["recording"] != (state == "recording"):
+    listed = ctx.json("ls")["traces"]
+    shown = {row["name"]: row["state"] for row in listed}
+    found = ctx.json("stats", ctx.trace)
+    if shown != {"t": state} or found["recording"] != (state == "recording"):
         raise Failure(f"a trace that is {state} is listed as {shown}")
+    lengths = (listed[0]["duration_s"], found["wall_s"])
+    if any((length is None) != (state != "finished") for length in lengths):
+        raise Failure(f"a trace that is {state} is said to be {lengths} s long")
     outcome = ctx.expect_status(ctx.redrive("stats", ctx.trace), 0)
     killed = "recorder was killed" in outcome.stdout
     ctx.expect(killed == (state == "interrupted"), outcome, f"what it says of a trace that is {state}")
