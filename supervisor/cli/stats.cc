@@ -216,7 +216,7 @@ Json unsure_json(const Trace& trace) {
 }
 
 Json predicted_json(const PredictedReplay& replay) {
-  return {{"unit", replay.unit ? Json(replay.unit) : Json(nullptr)},
+  return {{"unit", replay.unit},
           {"interval", replay.interval},
           {"replay_set_size", replay.intervals},
           {"memory_bytes", replay.memory_bytes},
@@ -237,11 +237,14 @@ Json over_bound_json(const std::optional<Certificate>& certificate) {
 // Null if it is not known whether the bound is kept.
 Json certificate_json(const std::optional<Certificate>& certificate) {
   if (!certificate) return nullptr;
+  const PredictedReplay& slowest = certificate->slowest;
+  const bool of_all = slowest.unit == 0;
   return {{"bound_s", certificate->bound_s},
           {"kept", certificate->is_kept()},
           {"jobs", certificate->jobs},
           {"intervals", certificate->intervals},
-          {"slowest", predicted_json(certificate->slowest)},
+          {"slowest", of_all ? Json() : predicted_json(slowest)},
+          {"together_s", of_all ? Json(slowest.predicted_s) : Json()},
           {"pace", certificate->pace.times},
           {"least_pace", certificate->pace.least},
           {"most_pace", certificate->pace.most},

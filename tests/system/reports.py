@@ -126,6 +126,17 @@ def stats(ctx):
         raise Failure(f"stats: {found}")
 
 
+@test("reports/short")
+def short(ctx):
+    """Of a short recording it is known only what all replays take together."""
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--bound", "2s", "true", cwd=ctx.work), 0)
+    certificate = ctx.json("stats", ctx.trace)["certificate"]
+    if certificate["slowest"] is not None or not 0 < certificate["together_s"] < 1:
+        raise Failure(f"the certificate of a short recording: {certificate}")
+    told = ctx.expect_status(ctx.redrive("stats", ctx.trace), 0)
+    ctx.expect(" at most for all together" in told.stdout, told, "does not say for what the prediction is")
+
+
 @test("reports/early_sends")
 def early_sends(ctx):
     """What is sent into a unix stream before it is accepted is a message, and so is the answer."""
