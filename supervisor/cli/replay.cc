@@ -115,6 +115,12 @@ bool ends_in_known_state(const Trace& trace, const Rdg& graph, const Request& re
   return end && !end->state.empty() && graph.units.at(request.unit)[request.interval].end_event == end->end_event;
 }
 
+// Whether to say so if --verify compares no state: unless an interval ends where no state was noted.
+bool expects_state(const Trace& trace, const Rdg& graph, const Request& request, const ReplayOptions& options) {
+  return options.until || ends_in_image(trace, graph, request.unit, request.interval) ||
+         ends_in_known_state(trace, graph, request);
+}
+
 // Whether it took longer than the trace's bound. The bound does not apply to intervals that are re-driven all together.
 bool is_late(const Trace& trace, const ReplayOptions& options, const IntervalReport& report) {
   const Settings& settings = trace.settings();
@@ -199,23 +205,22 @@ class Progress {
 
 void print_table(const Trace& trace, const Rdg& graph, const std::vector<IntervalReport>& reports,
                  const ReplayOptions& options) {
-  const bool verify = options.verify && !options.until;
   fmt::print("{:<24} {:>8} {:>10} {:>9}  {}\n", "UNIT", "INTERVAL", "REPLAY SET", "SECONDS", "RESULT");
   for (const auto& report : reports) {
     const auto& [unit, interval] = report.request;
-    const bool state = ends_in_image(trace, graph, report.request.unit, report.request.interval);
-    const bool known = ends_in_known_state(trace, graph, report.request);
+    const bool image = ends_in_image(trace, graph, unit, interval);
     const std::string result = report.error        ? "not re-driven: " + report.error->message
                                : report.divergence ? fmt::format("DIVERGED at event {}", report.divergence->event)
                                : !graph.units.at(unit)[interval].reachable
                                    ? std::string("nothing to re-drive: ") + kUnreachable
                                : is_cut(trace, graph, unit, interval)
                                    ? "ok up to where the recorder was stopped: later events need what it did not write"
-                               : !verify                  ? "ok"
-                               : report.verified && state ? "ok, state equals the next checkpoint"
+                               : !options.verify          ? "ok"
+                               : report.verified && image ? "ok, state equals the next checkpoint"
                                : report.verified          ? "ok, state equals that at the program's end"
-                               : state || known           ? "ok, not verified: " + report.unverified
-                                                          : "ok, every event equal; there is no state to compare with";
+                               : expects_state(trace, graph, report.request, options)
+                                   ? "ok, not verified: " + report.unverified
+                                   : "ok, every event equal; there is no state to compare with";
     fmt::print("{:<24} {:>8} {:>10} {:>9.3f}  {}{}\n", printable(trace.unit_name(unit)), interval,
                report.replay_set_size, report.seconds, is_late(trace, options, report) ? "LATE; " : "", result);
   }
@@ -232,9 +237,7 @@ Summary summarize(const Trace& trace, const Rdg& graph, const std::vector<Interv
                   const ReplayOptions& options) {
   Summary summary;
   for (const auto& report : reports) {
-    const bool comparable = ends_in_image(trace, graph, report.request.unit, report.request.interval) ||
-                            ends_in_known_state(trace, graph, report.request);
-    const bool should_verify = options.verify && !options.until && comparable;
+    const bool should_verify = options.verify && expects_state(trace, graph, report.request, options);
     summary.divergences += report.divergence.has_value();
     summary.not_verified += report.error.has_value() || (should_verify && !report.verified);
     summary.late += is_late(trace, options, report);

@@ -263,7 +263,14 @@ def until(ctx):
     recorded(ctx, "relay", "40")
     unit = units(ctx)[0]
     event = unit["intervals"][0]["first_event"] + 20
-    ctx.expect_status(ctx.redrive("replay", ctx.trace, f"{unit['unit']}:0", "--until", str(event)), 0)
+    words = ("replay", ctx.trace, f"{unit['unit']}:0", "--until", str(event))
+    ctx.expect_status(ctx.redrive(*words), 0)
+    report = ctx.json(*words, "--verify")
+    why = report["intervals"][0]["unverified"]
+    table = ctx.expect_status(ctx.redrive(*words, "--verify"), 0)
+    ctx.expect(f"ok, not verified: {why}" in table.stdout and "1 not verified" in table.stdout, table, "does not say that no state was compared")
+    if not why or report["not_verified"] != 1:
+        raise Failure(f"an interval that --until cuts short is verified: {report}")
 
 
 @test("reports/dump")
