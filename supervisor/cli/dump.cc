@@ -194,10 +194,12 @@ Result<TimeWindow> window_of(const Trace& trace, const DumpOptions& options) {
   if (!options.since && !options.until && !options.times) return window;
   ASSIGN_OR_RETURN(const RecordedSpan span, recorded_span(trace));
   if (options.since) {
-    ASSIGN_OR_RETURN(window.since_ns, parse_moment(*options.since, options.utc, span));
+    ASSIGN_OR_RETURN(const Moment since, parse_moment(*options.since, options.utc, span));
+    window.since_ns = since.first_ns;
   }
   if (options.until) {
-    ASSIGN_OR_RETURN(window.until_ns, parse_moment(*options.until, options.utc, span));
+    ASSIGN_OR_RETURN(const Moment until, parse_moment(*options.until, options.utc, span));
+    window.until_ns = until.last_ns;
   }
   return window;
 }

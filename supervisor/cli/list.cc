@@ -286,13 +286,13 @@ Result<EventIndex> event_at(const Trace& trace, const Selection& interval, int64
 Result<int> list_at(const Trace& trace, const ListOptions& options) {
   ASSIGN_OR_RETURN(const auto intervals, intervals_at(trace, *options.at, options.utc, std::nullopt));
   ASSIGN_OR_RETURN(const RecordedSpan span, recorded_span(trace));
-  ASSIGN_OR_RETURN(const int64_t at_ns, parse_moment(*options.at, options.utc, span));
+  ASSIGN_OR_RETURN(const Moment at, parse_moment(*options.at, options.utc, span));
   Json list = Json::array();
   Columns columns({">UNIT", "NAME", ">INTERVAL", ">EVENT", "BEGAN", "ENDED", ">PID", "COMMAND"});
   for (const Selection& interval : intervals) {
     const IntervalRecord& record = trace.intervals(interval.unit)[interval.first];
     ASSIGN_OR_RETURN(const IntervalTimes times, interval_times(trace, interval.unit, interval.first));
-    ASSIGN_OR_RETURN(const EventIndex event, event_at(trace, interval, at_ns));
+    ASSIGN_OR_RETURN(const EventIndex event, event_at(trace, interval, at.first_ns));
     list.push_back({{"unit", interval.unit},
                     {"name", trace.unit_name(interval.unit)},
                     {"interval", interval.first},
@@ -306,7 +306,7 @@ Result<int> list_at(const Trace& trace, const ListOptions& options) {
                  fmt::format("{}", record.pid), record.command});
   }
   if (options.json) {
-    print_json({{"directory", trace.directory()}, {"at", rfc3339(at_ns)}, {"intervals", list}});
+    print_json({{"directory", trace.directory()}, {"at", rfc3339(at.first_ns)}, {"intervals", list}});
   } else {
     columns.print();
   }

@@ -17,6 +17,8 @@ namespace redrive {
 namespace {
 
 constexpr int64_t kSecond_ns = 1'000'000'000;
+constexpr int64_t kMinute_ns = 60 * kSecond_ns;
+constexpr int64_t kMost_s = INT64_MAX / kSecond_ns - 24 * 60 * 60;  // so that any moment ends in what can be counted
 
 std::tm fields_of(int64_t unix_ns, bool utc) {
   const std::time_t seconds = unix_ns / kSecond_ns - (unix_ns % kSecond_ns < 0 ? 1 : 0);
@@ -30,27 +32,32 @@ int64_t microseconds_of(int64_t unix_ns) {
   return rest_ns / 1000;
 }
 
-// Reads digits after a point; nothing if there is something else.
-std::optional<int64_t> fraction_ns(std::string_view text) {
-  if (text.empty()) return 0;
+Moment moment_of(int64_t first_ns, int64_t length_ns) { return {first_ns, first_ns + length_ns - 1}; }
+
+// Reads digits after a point, as what they are of a second; nothing if there is something else.
+std::optional<Moment> parse_fraction(std::string_view text) {
+  if (text.empty()) return moment_of(0, kSecond_ns);
   if (text[0] != '.' || text.size() < 2 || text.size() > 10) return std::nullopt;
-  int64_t value = 0, unit = kSecond_ns;
+  int64_t value = 0, unit_ns = kSecond_ns;
   for (const char digit : text.substr(1)) {
     if (digit < '0' || digit > '9') return std::nullopt;
     value = value * 10 + (digit - '0');
-    unit /= 10;
+    unit_ns /= 10;
   }
-  return value * unit;
+  return moment_of(value * unit_ns, unit_ns);
+}
+
+Moment later(const Moment& moment, int64_t seconds) {
+  return {moment.first_ns + seconds * kSecond_ns, moment.last_ns + seconds * kSecond_ns};
 }
 
 // Seconds since the epoch, with a fraction.
-std::optional<int64_t> parse_unix(std::string_view text) {
+std::optional<Moment> parse_unix(std::string_view text) {
   int64_t seconds = 0;
   const auto [rest, failure] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  const auto fraction = fraction_ns(text.substr(static_cast<size_t>(rest - text.data())));
-  constexpr int64_t kMost_s = INT64_MAX / kSecond_ns - 1;
+  const auto fraction = parse_fraction(text.substr(static_cast<size_t>(rest - text.data())));
   if (failure != std::errc{} || seconds < 0 || seconds > kMost_s || !fraction) return std::nullopt;
-  return seconds * kSecond_ns + *fraction;
+  return later(*fraction, seconds);
 }
 
 std::optional<int64_t> parse_span(std::string text) {
@@ -79,12 +86,11 @@ bool parse_zone(std::string_view text, std::optional<int64_t>& zone_s) {
 int64_t unix_s(std::tm fields, bool utc, const std::optional<int64_t>& zone_s) {
   fields.tm_isdst = -1;
   const int64_t seconds = zone_s ? timegm(&fields) - *zone_s : utc ? timegm(&fields) : std::mktime(&fields);
-  constexpr int64_t kMost_s = INT64_MAX / kSecond_ns - 1;
   return std::clamp(seconds, -kMost_s, kMost_s);
 }
 
 // A day with or without a time, or a time.
-std::optional<int64_t> parse_clock(const std::string& text, bool utc, int64_t end_ns) {
+std::optional<Moment> parse_clock(const std::string& text, bool utc, int64_t end_ns) {
   std::tm midnight = fields_of(end_ns, utc);
   midnight.tm_hour = midnight.tm_min = midnight.tm_sec = 0;
   std::tm fields = midnight;
@@ -93,26 +99,30 @@ std::optional<int64_t> parse_clock(const std::string& text, bool utc, int64_t en
   if (day && !is_in_calendar(fields)) return std::nullopt;
   if (!day) fields = midnight;
   std::optional<int64_t> zone_s;
-  int64_t fraction = 0;
-  if (day && *rest == '\0') return unix_s(fields, utc, zone_s) * kSecond_ns;
+  if (day && *rest == '\0') {
+    std::tm next = fields;
+    ++next.tm_mday;
+    return Moment{unix_s(fields, utc, zone_s) * kSecond_ns, unix_s(next, utc, zone_s) * kSecond_ns - 1};
+  }
   if (day && *rest != ' ' && *rest != 'T') return std::nullopt;
   const char* const time = day ? rest + 1 : text.c_str();
   const char* end = strptime(time, "%H:%M:%S", &fields);
+  std::optional<Moment> fraction;
   if (end) {
-    const char* const after = end + std::strspn(end, ".0123456789");
-    const auto read = fraction_ns({end, static_cast<size_t>(after - end)});
-    if (!read) return std::nullopt;
-    fraction = *read;
-    end = after;
+    const size_t length = std::strspn(end, ".0123456789");
+    fraction = parse_fraction({end, length});
+    if (!fraction) return std::nullopt;
+    end += length;
   } else {
     fields.tm_sec = 0;
     end = strptime(time, "%H:%M", &fields);
+    fraction = moment_of(0, kMinute_ns);
   }
   if (!end || !parse_zone(end, zone_s) || (zone_s && !day)) return std::nullopt;
-  const int64_t at_ns = unix_s(fields, utc, zone_s) * kSecond_ns + fraction;
-  if (day || at_ns <= end_ns) return at_ns;
+  const Moment at = later(*fraction, unix_s(fields, utc, zone_s));
+  if (day || at.first_ns <= end_ns) return at;
   --fields.tm_mday;
-  return unix_s(fields, utc, zone_s) * kSecond_ns + fraction;
+  return later(*fraction, unix_s(fields, utc, zone_s));
 }
 
 Error no_times(const Trace& trace) {
@@ -132,17 +142,17 @@ Result<std::optional<WallTime>> last_event_time(const Trace& trace, UnitId unit,
 
 }  // namespace
 
-Result<int64_t> parse_moment(const std::string& text, bool utc, const RecordedSpan& recorded) {
-  std::optional<int64_t> at_ns;
+Result<Moment> parse_moment(const std::string& text, bool utc, const RecordedSpan& recorded) {
+  std::optional<Moment> at;
   if (text.starts_with("@")) {
-    at_ns = parse_unix(std::string_view(text).substr(1));
+    at = parse_unix(std::string_view(text).substr(1));
   } else if (text.starts_with("-") || text.starts_with("+")) {
     const auto span_ns = parse_span(text.substr(1));
-    if (span_ns) at_ns = text[0] == '-' ? recorded.end_ns - *span_ns : recorded.start_ns + *span_ns;
+    if (span_ns) at = moment_of(text[0] == '-' ? recorded.end_ns - *span_ns : recorded.start_ns + *span_ns, 1);
   } else {
-    at_ns = parse_clock(text, utc, recorded.end_ns);
+    at = parse_clock(text, utc, recorded.end_ns);
   }
-  if (at_ns) return *at_ns;
+  if (at) return *at;
   return Error{
       fmt::format("'{}' is not a time: write 14:03:07.250, '2026-11-25 14:03:07', @UNIXTIME, -5min or +2s", text),
       Status::usage};
@@ -150,7 +160,7 @@ Result<int64_t> parse_moment(const std::string& text, bool utc, const RecordedSp
 
 void add_moment(Arguments& arguments, const char* name, const std::string& help, std::optional<std::string>& text) {
   arguments.option(name, "T", help, [&text](const std::string& given) -> Result<void> {
-    ASSIGN_OR_RETURN([[maybe_unused]] const int64_t at, parse_moment(given, false, {}));
+    ASSIGN_OR_RETURN([[maybe_unused]] const Moment at, parse_moment(given, false, {}));
     text = given;
     return {};
   });
@@ -181,9 +191,10 @@ std::string error_text(uint64_t error_ns) {
   return fmt::format("+-{}.{}s", s_10 / 10, s_10 % 10);
 }
 
-bool IntervalTimes::ran_at(int64_t unix_ns) const {
+bool IntervalTimes::ran_at(const Moment& moment) const {
   const auto give = [](const WallTime& time) { return static_cast<int64_t>(time.error_ns); };
-  return began && began->unix_ns - give(*began) <= unix_ns && (!ended || unix_ns <= ended->unix_ns + give(*ended));
+  return began && began->unix_ns - give(*began) <= moment.last_ns &&
+         (!ended || moment.first_ns <= ended->unix_ns + give(*ended));
 }
 
 Result<IntervalTimes> interval_times(const Trace& trace, UnitId unit, IntervalIndex interval) {
@@ -222,18 +233,18 @@ Result<RecordedSpan> recorded_span(const Trace& trace) {
 Result<std::vector<Selection>> intervals_at(const Trace& trace, const std::string& moment, bool utc,
                                             const std::optional<UnitId>& unit) {
   ASSIGN_OR_RETURN(const RecordedSpan span, recorded_span(trace));
-  ASSIGN_OR_RETURN(const int64_t at_ns, parse_moment(moment, utc, span));
+  ASSIGN_OR_RETURN(const Moment at, parse_moment(moment, utc, span));
   std::vector<Selection> found;
   for (const auto& each : trace.units()) {
     if (unit && each.unit != *unit) continue;
     for (const auto& interval : trace.intervals(each.unit)) {
       ASSIGN_OR_RETURN(const IntervalTimes times, interval_times(trace, each.unit, interval.interval));
-      if (times.ran_at(at_ns)) found.push_back({each.unit, interval.interval, interval.interval});
+      if (times.ran_at(at)) found.push_back({each.unit, interval.interval, interval.interval});
     }
   }
   if (!found.empty()) return found;
   return Error{fmt::format("no interval{} ran at {}: the recording was from {} to {}",
-                           unit ? " of " + printable(trace.unit_name(*unit)) : "", day_text(at_ns, utc),
+                           unit ? " of " + printable(trace.unit_name(*unit)) : "", day_text(at.first_ns, utc),
                            day_text(span.start_ns, utc), day_text(span.end_ns, utc))};
 }
 

@@ -16,9 +16,15 @@ struct RecordedSpan {
   int64_t start_ns = 0, end_ns = 0;
 };
 
+// What a written time stands for: everything that begins with its digits. "14:03:07" is a second, and a time that is
+// shown in microseconds includes the exact one. Since the epoch; `last_ns` belongs to it.
+struct Moment {
+  int64_t first_ns = 0, last_ns = 0;
+};
+
 // Reads a time of the local clock, or of UTC with `utc`. A time without a day is the last such moment of the recording,
 // or before it. If the text is not a time, the error (Status::usage) says how to write one.
-Result<int64_t> parse_moment(const std::string& text, bool utc, const RecordedSpan& recorded);
+Result<Moment> parse_moment(const std::string& text, bool utc, const RecordedSpan& recorded);
 // An option whose value is a moment of a trace that is not known yet: checks how it is written.
 void add_moment(Arguments& arguments, const char* name, const std::string& help, std::optional<std::string>& text);
 void add_utc(Arguments& arguments, bool& utc);
@@ -34,7 +40,7 @@ std::string error_text(uint64_t error_ns);
 struct IntervalTimes {
   std::optional<WallTime> began, ended;
   // Whether it may have run then. One whose end is not known has not ended.
-  bool ran_at(int64_t unix_ns) const;
+  bool ran_at(const Moment& moment) const;
 };
 Result<IntervalTimes> interval_times(const Trace& trace, UnitId unit, IntervalIndex interval);
 // An error if the trace has no times.

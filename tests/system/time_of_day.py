@@ -136,8 +136,26 @@ def moments(ctx):
     one = ctx.redrive("replay", "--json", "--at", clock, "--utc", ctx.trace, "2")
     if {i["unit"] for i in json.loads(ctx.expect_status(one, 0).stdout)["intervals"]} != {2}:
         raise Failure(one.stdout)
+    check_as_shown(ctx)
     check_refusals(ctx)
     check_catalog(ctx, all_intervals)
+
+
+def check_as_shown(ctx):
+    """Times as redrive shows them, in microseconds, include what they were cut off from."""
+    for unit in units(ctx):
+        for interval in unit["intervals"][:3]:
+            which = unit["unit"], interval["interval"]
+            if any(which not in listed_at(ctx, interval[bound]) for bound in ("began", "ended")):
+                raise Failure(f"{which} did not run when it began or ended: {interval}")
+        replayed = ctx.json("replay", "--at", unit["intervals"][1]["began"], ctx.trace, str(unit["unit"]))["intervals"]
+        if 1 not in [interval["interval"] for interval in replayed]:
+            raise Failure(f"what ran when an interval began, without it: {replayed}")
+        events = ctx.json("dump", "--times", ctx.trace, f"{unit['unit']}:0")
+        for event in events[::len(events) // 3]:
+            for option in ("--since", "--until"):
+                if event not in ctx.json("dump", option, event["time"], ctx.trace, f"{unit['unit']}:0"):
+                    raise Failure(f"dump {option} {event['time']} leaves out {event}")
 
 
 def check_dump_since(ctx, unit, first, moment):

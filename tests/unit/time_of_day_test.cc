@@ -16,7 +16,7 @@ constexpr RecordedSpan kRecorded{1'795'375'400 * kSecond, 1'795'375'410 * kSecon
 constexpr int64_t kMidnight_s = 1'795'305'600;
 
 // Local time is two hours ahead of UTC.
-int64_t moment(const char* text, bool utc = true) {
+Moment whole_moment(const char* text, bool utc = true) {
   setenv("TZ", "ABC-2", 1);
   tzset();
   CAPTURE(text);
@@ -24,6 +24,8 @@ int64_t moment(const char* text, bool utc = true) {
   REQUIRE_MESSAGE(at, at.error().message);
   return at.value();
 }
+
+int64_t moment(const char* text, bool utc = true) { return whole_moment(text, utc).first_ns; }
 
 }  // namespace
 
@@ -46,6 +48,38 @@ TEST_CASE("a moment is a time of the recording, a day, a Unix time or a distance
     CHECK_EQ(moment("-5min", utc), kRecorded.end_ns - 300 * kSecond);
     CHECK_EQ(moment("-1.5s", utc), kRecorded.end_ns - 3 * kSecond / 2);
     CHECK_EQ(moment("+250ms", utc), kRecorded.start_ns + kSecond / 4);
+  }
+}
+
+TEST_CASE("a moment is everything that begins with its digits") {
+  const struct {
+    const char* text;
+    int64_t length_ns;
+  } moments[] = {{"2026-11-22", 86400 * kSecond},
+                 {"19:23", 60 * kSecond},
+                 {"2026-11-22 01:02-00:30", 60 * kSecond},
+                 {"19:23:25", kSecond},
+                 {"2026-11-22 19:23:25.2", kSecond / 10},
+                 {"@1795375405", kSecond},
+                 {"@1795375405.125000", 1000},
+                 {"2026-11-22T19:23:20.001234Z", 1000},
+                 {"19:23:25.123456789", 1},
+                 {"-1.5s", 1},
+                 {"+250ms", 1}};
+  for (const auto& [text, length_ns] : moments) {
+    CAPTURE(text);
+    const Moment at = whole_moment(text);
+    CHECK_EQ(at.last_ns - at.first_ns + 1, length_ns);
+  }
+}
+
+TEST_CASE("a time that is shown includes the exact one") {
+  const int64_t at_ns = kRecorded.start_ns + 1'234'567;
+  for (const std::string& shown : {clock_text(at_ns, true), day_text(at_ns, true), rfc3339(at_ns)}) {
+    CAPTURE(shown);
+    const Moment at = whole_moment(shown.c_str());
+    CHECK_LE(at.first_ns, at_ns);
+    CHECK_GE(at.last_ns, at_ns);
   }
 }
 
@@ -95,10 +129,12 @@ TEST_CASE("times are shown in microseconds, with errors that are not too small")
 
 TEST_CASE("an interval ran at a moment if its bounds say that it may have") {
   const IntervalTimes times{WallTime{1000, 10}, WallTime{2000, 20}};
-  for (const int64_t at_ns : {990, 1500, 2020}) CHECK(times.ran_at(at_ns));
-  for (const int64_t at_ns : {989, 2021}) CHECK_FALSE(times.ran_at(at_ns));
-  CHECK(IntervalTimes{WallTime{1000, 0}, std::nullopt}.ran_at(1'000'000));
-  CHECK_FALSE(IntervalTimes{}.ran_at(1000));
+  for (const Moment at : {Moment{900, 990}, Moment{1500, 1500}, Moment{2020, 2100}, Moment{900, 2100}}) {
+    CHECK(times.ran_at(at));
+  }
+  for (const Moment at : {Moment{900, 989}, Moment{2021, 2100}}) CHECK_FALSE(times.ran_at(at));
+  CHECK(IntervalTimes{WallTime{1000, 0}, std::nullopt}.ran_at({1'000'000, 1'000'000}));
+  CHECK_FALSE(IntervalTimes{}.ran_at({1000, 1000}));
 }
 
 }  // namespace redrive::time_of_day_test
