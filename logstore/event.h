@@ -200,7 +200,7 @@ struct Event {
   ThreadSerial child_thread = 0;  // ... its first thread's serial, if it belongs to this unit
   // ... what calls of other threads that were still in progress may have written into the memory that it got.
   std::vector<MemoryWrite> child_writes;
-  bool fatal = false;  // signal: it ended the process; syscall: the process ended in it or by it
+  bool fatal = false;  // signal: it ended the process; syscall, entry, exit: the call ended its thread or its process
   EventTime time;      // encoded apart from the rest (event_times.h)
 
   // Makes it a new event that reuses the same memory.

@@ -59,7 +59,7 @@ Json receive_json(const Receive& receive) {
 
 // Keys that do not apply to an event are left out.
 Json event_json(UnitId unit, IntervalIndex interval, EventIndex index, const Event& event,
-                const std::optional<WallTime>& time) {
+                const std::optional<WallTime>& time, Ended ended) {
   Json out = {{"unit", unit},           {"interval", interval},          {"event", index},
               {"thread", event.thread}, {"kind", kind_name(event.kind)}, {"repeat", event.repeat}};
   if (time) {
@@ -79,7 +79,8 @@ Json event_json(UnitId unit, IntervalIndex interval, EventIndex index, const Eve
   if (event.send && !event.child_unit) out["send"] = {{"channel", event.send->channel}, {"length", event.send->length}};
   if (event.child_unit) out["child_unit"] = event.child_unit;
   if (event.child_thread) out["child_thread"] = event.child_thread;
-  if (event.fatal) out["fatal"] = true;
+  if (ended == Ended::process) out["fatal"] = true;
+  if (ended == Ended::thread) out["thread_ended"] = true;
   return out;
 }
 
@@ -147,11 +148,12 @@ class Dumper {
   }
   void print_event(UnitId unit, IntervalIndex interval, EventIndex index, const Event& event,
                    const std::optional<WallTime>& time) {
+    const Ended ended = what_ended(trace_, unit, interval, index, event);
     if (json_) {
-      fmt::print("{}\n{}", any_ ? "," : "", json_line(event_json(unit, interval, index, event, time)));
+      fmt::print("{}\n{}", any_ ? "," : "", json_line(event_json(unit, interval, index, event, time, ended)));
     } else {
       fmt::print("{:>3} {:>8} {:>3}  {}{}{}\n", unit, index, event.thread, time_text(time),
-                 printable(event_text(event)), event_notes(event));
+                 printable(event_text(event)), event_notes(event, ended));
     }
     any_ = true;
   }

@@ -1,6 +1,7 @@
 #include "supervisor/cli/event_text.h"
 
 #include <fmt/format.h>
+#include <sys/syscall.h>
 
 #include <cstring>
 
@@ -48,7 +49,16 @@ std::string event_text(const Event& event) {
   return "?";
 }
 
-std::string event_notes(const Event& event) {
+Ended what_ended(const Trace& trace, UnitId unit, IntervalIndex interval, EventIndex index, const Event& event) {
+  if (!event.fatal) return Ended::nothing;
+  const bool of_all = event.number == SYS_exit_group && event.result == 0;  // another result: it was forbidden
+  if (event.kind == EventKind::signal || of_all) return Ended::process;
+  const IntervalEnd* const end = trace.interval_end(unit, interval);
+  const bool of_last = end && !end->state.empty() && end->end_event == index + 1;
+  return of_last ? Ended::process : Ended::thread;
+}
+
+std::string event_notes(const Event& event, Ended ended) {
   std::string out;
   if (event.repeat > 1) {
     out += fmt::format("  x{}", event.repeat);
@@ -66,7 +76,9 @@ std::string event_notes(const Event& event) {
       out += fmt::format(" {}@{}[{}..{}]", part.sender.unit, part.sender.event, part.offset, part.offset + part.length);
     }
   }
-  if (event.fatal && event.kind != EventKind::signal) out += "  [the process ended here]";
+  if (ended != Ended::nothing && event.kind != EventKind::signal) {
+    out += fmt::format("  [the {} ended here]", ended == Ended::process ? "process" : "thread");
+  }
   return out;
 }
 

@@ -32,10 +32,11 @@ using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 // The next event of a unit, as text; empty at the unit's end.
-Result<std::string> next_event_text(const Trace& trace, EventRef at) {
+Result<std::string> next_event_text(const Trace& trace, EventRef at, IntervalIndex interval) {
   std::string text;
-  TRY(trace.for_each_event(at.unit, at.event, at.event + 1, [&](EventIndex, const Event& event) {
-    text = printable(event_text(event)) + event_notes(event);
+  TRY(trace.for_each_event(at.unit, at.event, at.event + 1, [&](EventIndex index, const Event& event) {
+    const Ended ended = what_ended(trace, at.unit, interval, index, event);
+    text = printable(event_text(event)) + event_notes(event, ended);
     return true;
   }));
   return text;
@@ -193,7 +194,7 @@ Result<Session::View> Session::view(UnitId unit) {
   view.interval = line_.standing[*index].interval;
   show_threads(*index, view);
   if (view.state == "standing") {
-    ASSIGN_OR_RETURN(view.next, next_event_text(*trace_, {unit, place.event}));
+    ASSIGN_OR_RETURN(view.next, next_event_text(*trace_, {unit, place.event}, *view.interval));
   }
   return view;
 }

@@ -246,8 +246,9 @@ void evaluate(const Trace& trace, uint64_t seed) {
 void show(const Trace& trace) {
   size_t shown = 0;
   for (const auto& unit : trace.units()) {
-    (void)static_cast<bool>(trace.for_each_event(unit.unit, 0, UINT64_MAX, [&](EventIndex, const Event& event) {
-      shown += event_text(event).size() + event_notes(event).size();
+    (void)static_cast<bool>(trace.for_each_event(unit.unit, 0, UINT64_MAX, [&](EventIndex index, const Event& event) {
+      const Ended ended = what_ended(trace, unit.unit, 0, index, event);
+      shown += event_text(event).size() + event_notes(event, ended).size();
       return true;
     }));
   }

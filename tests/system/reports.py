@@ -282,6 +282,26 @@ def dump(ctx):
     ctx.json("dump", ctx.trace, "1:0")
 
 
+@test("reports/ends")
+def ends(ctx):
+    """A thread that ends is told from a process that ends, whether that calls exit_group(2) or, as in seccomp's strict mode, exit(2)."""
+    wanted = {"main_exits_first": {("exit", "thread"), ("exit_group", "process")},
+              "seccomp_actions": {(call, what) for call in ("exit", "exit_group") for what in ("thread", "process")} | {("getsid", "thread")}}
+    for name, by_call in wanted.items():
+        trace = ctx.traces / name
+        record(ctx, job_of(ctx, name), trace)
+        found = [(event["call"], what) for event in ctx.json("dump", trace) if "call" in event
+                 for key, what in (("fatal", "process"), ("thread_ended", "thread")) if key in event]
+        if set(found) != by_call:
+            raise Failure(f"{name}: calls ended {found}")
+        told = ctx.expect_status(ctx.redrive("dump", trace), 0)
+        notes = re.findall(r"\[the (\w+) ended here\]", told.stdout)
+        ctx.expect(notes == [what for _, what in found], told, f"notes {notes} where the JSON says {found}")
+    first, = [event for event in ctx.json("dump", ctx.traces / "main_exits_first") if "thread_ended" in event]
+    told = ctx.expect_status(ctx.redrive("replay", "--break", f"1@{first['event']}", ctx.traces / "main_exits_first"), 0)
+    ctx.expect("[the thread ended here]" in told.stdout, told, "replay --break does not say that a thread ends")
+
+
 @test("reports/names")
 def names(ctx):
     """Units by name and number, traces by path, name and as the latest."""
