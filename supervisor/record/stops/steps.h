@@ -27,7 +27,10 @@ class Steps {
   bool run_to(Thread& thread, Address ip, user_regs_struct& regs, bool& handled);
 
  private:
-  bool run(Thread& thread, Resume how, bool& handled);
+  // Lets it run until it stops, and says why it did. Nothing if it was killed.
+  std::optional<Stop> run(Thread& thread, Resume how);
+  // Handles a stop that was no trap. Returns whether it was none.
+  bool handle_other(Thread& thread, const std::optional<Stop>& stop);
 
   Tracer& tracer_;
   ThreadControl& control_;
