@@ -105,6 +105,7 @@ bool Preempter::preempt(Thread& thread, bool& handled) {
     turns_.give_way(thread, regs);
   } else {
     thread.entry = regs;
+    thread.amid = !signal;  // a replay that passes the checkpoint does not stop there
     go_on(thread, signal);
   }
   return true;
