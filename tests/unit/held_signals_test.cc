@@ -183,7 +183,7 @@ TEST_CASE("a new program gets no signal that was held or raised before it") {
 
 TEST_CASE("a signal that has had its turn waits until the thread gets on; others do not") {
   Held held;
-  held.turns.handler_starts(SIGUSR1, 0x1000);
+  held.turns.handler_starts(SIGUSR1, 0x1000, false);
   held.turns.handler_returns(0x1008);
   held.hold(SIGUSR1);
   held.hold(SIGUSR2);

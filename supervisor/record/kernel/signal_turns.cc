@@ -16,14 +16,17 @@ constexpr size_t kMostHandlers = 64;
 
 bool SignalTurns::must_wait(const siginfo_t& info) const { return !is_queued(info) && has_had(info.si_signo); }
 
-bool SignalTurns::has_had(int signal) const { return had_ & bit_of(signal); }
+bool SignalTurns::has_had(int signal) const { return had_.signals & bit_of(signal); }
 
-void SignalTurns::has_now(int signal) { had_ |= bit_of(signal); }
+void SignalTurns::has_now(int signal) { had_.signals |= bit_of(signal); }
 
-void SignalTurns::handler_starts(int signal, Address frame) {
+void SignalTurns::comes_to_call() { had_.signals &= ~std::exchange(had_.elsewhere, 0); }
+
+void SignalTurns::handler_starts(int signal, Address frame, bool before_call) {
   has_now(signal);
+  if (!before_call) had_.elsewhere |= bit_of(signal);
   if (handlers_.size() == kMostHandlers) handlers_.erase(handlers_.begin());
-  handlers_.push_back({frame, std::exchange(had_, 0)});
+  handlers_.push_back({frame, std::exchange(had_, {})});
 }
 
 void SignalTurns::handler_returns(Address stack_pointer) {

@@ -1,5 +1,6 @@
 // Which signals of one thread have had their turn: a handler has run for them at the place where the thread's code
-// stands. Such a signal has to wait until that code has made progress, which is when it makes an event of its own.
+// stands. Such a signal has to wait until that code has made progress, which is when it makes an event of its own, or
+// has come to a call from elsewhere.
 //
 // The handler of a timer's signal takes longer under the recorder. If it takes longer than the timer's period, the
 // signal is pending again whenever the handler returns, and would keep the interrupted code from ever running. Other
@@ -35,20 +36,28 @@ class SignalTurns {
   void has_now(int signal);
 
   // The thread's code makes an event.
-  void got_on() { had_ = 0; }
-  // A handler for the signal starts, where the thread's code stands; its stack begins at `frame`.
-  void handler_starts(int signal, Address frame);
+  void got_on() { had_ = {}; }
+  // The thread's code is about to make a call.
+  void comes_to_call();
+  // A handler for the signal starts, where the thread's code stands; its stack begins at `frame`. `before_call`: the
+  // code is about to make a call, to which the handler returns.
+  void handler_starts(int signal, Address frame, bool before_call);
   // The thread calls rt_sigreturn(2) with this stack pointer.
   void handler_returns(Address stack_pointer);
 
  private:
+  // As in SignalMasks: those that have had their turn since some code last made progress.
+  struct Had {
+    uint64_t signals = 0;
+    uint64_t elsewhere = 0;  // those of them whose handlers have not begun before a call
+  };
   // One that has not returned, as far as is known.
   struct Handler {
     Address frame = 0;
-    uint64_t had = 0;  // as had_, of the code that it has interrupted
+    Had had;  // of the code that it has interrupted
   };
   std::vector<Handler> handlers_;  // in the order in which they have started
-  uint64_t had_ = 0;  // as in SignalMasks: those that have had their turn since the running code last made progress
+  Had had_;                        // of the running code
 };
 
 }  // namespace redrive

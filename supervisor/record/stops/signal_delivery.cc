@@ -289,7 +289,7 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
   }
   user_regs_struct handler;
   if (!control_.get_regs(thread, handler)) return;
-  thread.turns.handler_starts(signal, handler.rsp);
+  thread.turns.handler_starts(signal, handler.rsp, where == static_cast<uint64_t>(SignalPoint::before_syscall));
   forced_.read_mask(thread);
   if (signal == SIGSEGV && (thread.process->segv.flags & SA_RESETHAND)) thread.process->segv.handler = 0;
   if (signal == SIGILL && (thread.process->ill.flags & SA_RESETHAND)) thread.process->ill.handler = 0;

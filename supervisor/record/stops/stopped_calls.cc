@@ -55,6 +55,7 @@ void StoppedCalls::enter(Thread& thread) {
     refuse_foreign(thread);
     return;
   }
+  thread.turns.comes_to_call();
   // A signal is delivered before the call. But a stop lets others run, which the log says only of calls: it is
   // delivered as if it had come during this one.
   const bool stops = thread.signals.begins_with_stop();
