@@ -46,6 +46,7 @@ gate::Call call_of(const SyscallRow& row) {
   call.serve = row.may_block ? gate::Serve::sleeps : gate::Serve::always;
   call.send = row.traffic == Traffic::send;
   call.wakes = row.wakes;
+  call.tells_time = row.in_vdso;
   call.yields = row.may_block && row.args[0].kind == ArgKind::none;
   call.descriptor = argument(row.traffic != Traffic::none ? row.fd_arg : row.waits_on_arg);
   call.flags = argument(row.flags_arg);

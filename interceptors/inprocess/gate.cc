@@ -857,6 +857,18 @@ uint64_t patience_ns(Slot& s) {
   return s.waits ? kWait : 0;
 }
 
+// Spinning threads test whatever they wait for, perhaps in several places, or make one call again and again. They may
+// look at the time meanwhile.
+void note_spin(Slot& s, const Call& call, int64_t result) {
+  const bool in_vain = result <= 0 && (call.test || s.spin_site == s.site);
+  if (in_vain) {
+    ++s.spins;
+  } else if (!call.tells_time) {
+    s.spins = 0;
+  }
+  s.spin_site = s.site;
+}
+
 // Notes in the record when the call was made, if it is its turn, and then the stamp. `during`: whether the call can
 // still be left to a stop.
 void stamp(Slot& s, Record& record, Phase during) {
@@ -1002,8 +1014,7 @@ bool serve_call(Slot& s) {
   record->after = writer.after;
   record->result = result;
   s.regs.rax = static_cast<uint64_t>(result);
-  s.spins = result <= 0 && s.spin_site == s.site ? s.spins + 1 : 0;
-  s.spin_site = s.site;
+  note_spin(s, call, result);
   // The kernel may have written a part of what it could not write. The supervisor looks what is there.
   const bool in_part = result == -EFAULT;
   s.stops_behind |= in_part || wrote_more;
@@ -1024,11 +1035,8 @@ bool serve_call(Slot& s) {
 
 // Whether an rdtsc or cpuid must stop. A thread may execute them again and again, and make no call.
 bool trap_stops(Slot& s) {
-  constexpr uint32_t kMostTraps = 256;
   if ((s.want_stop & kServeNothing) || kRingSize - s.head < sizeof(Record)) return true;
-  if (!s.want_stop || ++s.traps < kMostTraps) return false;
-  s.traps = 0;
-  return true;
+  return (s.want_stop || s.others_wait) && ++s.traps >= kMostTraps;
 }
 
 // Executes rdtsc or rdtscp, of `size` bytes, as the recorder does when they stop. False if it must stop.

@@ -78,6 +78,7 @@ struct Call {
   bool send = false;   // its bytes can be received before it returns
   bool test = false;   // may be repeated unsuccessfully in series
   bool wakes = false;  // wakes threads that wait for a futex
+  bool tells_time = false;
   // May change the contents of a file, as in the table's rows (FileChange).
   bool changes_file = false;
   bool changes_path = false;
@@ -219,8 +220,8 @@ struct Slot {
   uint32_t processor;               // in replay: the processor where it is re-driven
   uint64_t taken;                   // bytes of expected calls in the ring that have been made
   uint64_t messages;                // in replay: where the table of messages is mapped
-  // How many calls of the same instruction have had no success, one after the other. A thread that spins gives others
-  // a turn.
+  // How many tests, or calls of the same instruction, have had no success, one after the other. A thread that spins
+  // gives others a turn.
   uint64_t spin_site;
   uint32_t spins;
   uint32_t unnoted;  // calls since the last one that has noted its time
@@ -228,7 +229,7 @@ struct Slot {
   // they wait, since when there are any, and when the last one was.
   uint32_t tests, waits;
   uint64_t tests_since_ns, tested_at_ns;
-  uint32_t traps;         // rdtsc and cpuid since the last call or stop, while a stop was wanted
+  uint32_t traps;         // rdtsc and cpuid since the last call or stop, while a stop was wanted or others waited
   uint32_t stop_at_wake;  // calls that wake others stop: a thread of the unit waits in vain for a lock
   // How often the thread has come to each trampoline of a loop since its last event; nothing is known if `uncounted`.
   // Of those that find no room, nothing is known either.
@@ -271,7 +272,9 @@ inline void set_known(Slot& slot, uint64_t descriptor, bool known) {
 // The address of a record's last piece if that is a description; it is not the program's memory.
 inline constexpr uint64_t kDescribed = kSlot + offsetof(Slot, described);
 
-inline constexpr uint32_t kMostSpins = 256;
+// So often a thread spins while others wait, before it gives them a turn: by calls; by rdtsc or cpuid, which may also
+// measure short pieces of work.
+inline constexpr uint32_t kMostSpins = 64, kMostTraps = 256;
 inline constexpr uint32_t kTaken = 1u << 31;  // the supervisor has counted them: later ones are separate
 inline constexpr uint32_t kLongestCycle = 8;  // as in the trace (event.h)
 

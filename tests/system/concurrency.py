@@ -76,6 +76,17 @@ def spinning_waker(ctx):
     redrive_all(ctx)
 
 
+@test("concurrency/testing_turns")
+def testing_turns(ctx):
+    """Who waits for another one in a loop of tests, or reads the counter there, lets it run after some hundred of them, not after milliseconds."""
+    report = record(ctx, job_of(ctx, "testing_turns", record_options=PERIOD))
+    turns = int(report.stdout.split()[1])
+    events = ctx.json("stats", ctx.trace)["events"]
+    if events > MOST_ATTEMPTS * turns:
+        raise Failure(f"{events} events for {turns} turns")
+    redrive_all(ctx)
+
+
 @test("concurrency/tests_in_vain")
 def tests_in_vain(ctx):
     """A program that tests again and again, and reads the time between, makes some 100,000 events a second, not as many as it can."""

@@ -41,11 +41,6 @@ bool asks_processors(const SyscallRow& row) { return row.number == SYS_sched_get
 
 constexpr uint64_t kOnlyChecks = 0x10000;  // execveat(2), AT_EXECVE_CHECK: nothing is executed
 
-// Whether the code inside the tracee has not served the call because the thread spins.
-bool spins(const RecordedGate* gate) {
-  return gate && gate->slot() && read_once(gate->slot()->spins) >= gate::kMostSpins;
-}
-
 }  // namespace
 
 void StoppedCalls::enter(Thread& thread) {
@@ -162,7 +157,7 @@ void StoppedCalls::enter(Thread& thread) {
   // did before it stays before what the others do.
   const bool sleeps = may_sleep && !alone(unit), awaited = unit.baton.is_awaited();
   const bool turn_over = awaited && row.treat != Treat::special && !row.lock_word && !row.may_kill &&
-                         (spins(gate) || tracer_.now() - unit.baton.since() > kBatonSlice);
+                         (spins(thread) || tracer_.now() - unit.baton.since() > kBatonSlice);
   const bool wakes_waiter = row.wakes && unit.lock_turns.in_vain();
   // Or it goes on for some instructions after the call, and lets others run then.
   thread.call.goes_on = awaited && (turn_over || sleeps) && row.word_arg < 0 && !row.lock_word &&

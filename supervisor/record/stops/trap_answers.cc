@@ -60,7 +60,7 @@ bool TrapAnswers::answer_instruction(Thread& thread, int signal, const user_regs
 // their turn, and signals come, only here.
 void TrapAnswers::go_on(Thread& thread, const user_regs_struct& regs) {
   Baton& baton = thread.process->unit->baton;
-  if (baton.is_awaited() && tracer_.now() - baton.since() > kBatonSlice) {
+  if (baton.is_awaited() && (spins(thread) || tracer_.now() - baton.since() > kBatonSlice)) {
     thread.entry = regs;
     thread.xstate = tracer_.get_xstate(thread.tid);
     baton.give_up();

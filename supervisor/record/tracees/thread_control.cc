@@ -59,6 +59,11 @@ gate::Slot* slot_of(const Thread& thread) {
   return gate ? gate->slot() : nullptr;
 }
 
+bool spins(const Thread& thread) {
+  const gate::Slot* const slot = slot_of(thread);
+  return slot && (read_once(slot->spins) >= gate::kMostSpins || read_once(slot->traps) >= gate::kMostTraps);
+}
+
 void ThreadControl::set_slot(Thread& thread) {
   gate::Slot* const slot = slot_of(thread);
   if (!slot) return;
@@ -68,7 +73,7 @@ void ThreadControl::set_slot(Thread& thread) {
   slot->thread = thread.serial;
   slot->others_wait = unit.baton.is_awaited();
   slot->stop_at_wake = unit.lock_turns.in_vain();
-  slot->spins = 0;
+  slot->spins = slot->traps = 0;
   gate::forget_loops(*slot);
   slot->loop_patience = thread.loop_patience.times();
   slot->uncounted = std::exchange(thread.amid, false);

@@ -46,6 +46,8 @@ class ThreadControl {
 
 // The slot of the thread's address space; null if nothing is served there.
 gate::Slot* slot_of(const Thread& thread);
+// Whether the code inside the tracee has stopped the thread because it spins.
+bool spins(const Thread& thread);
 // Has the thread's next call stop, even where it could be served.
 void ask_to_stop(Thread& thread);
 bool in_gate(const Thread& thread, Address ip);
