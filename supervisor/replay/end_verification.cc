@@ -12,15 +12,16 @@
 namespace redrive {
 namespace {
 
-// The event's kind; none if the recording ends before it.
-Result<std::optional<EventKind>> kind_of_event(const Trace& trace, EventRef event) {
-  std::optional<EventKind> kind;
-  if (event.event >= trace.event_count(event.unit)) return kind;
-  TRY(trace.for_each_event(event.unit, event.event, event.event + 1, [&](EventIndex, const Event& found) {
-    kind = found.kind;
-    return true;
-  }));
-  return kind;
+// Whether a thread was stopped where it was for this interval to begin with the event.
+Result<bool> begins_by_preemption(const Trace& trace, EventRef first_event, IntervalIndex interval) {
+  bool begins = false;
+  if (first_event.event >= trace.event_count(first_event.unit)) return begins;
+  TRY(trace.for_each_event(first_event.unit, first_event.event, first_event.event + 1,
+                           [&](EventIndex, const Event& found) {
+                             begins = interval_begun_by(trace, first_event, found) == interval;
+                             return true;
+                           }));
+  return begins;
 }
 
 }  // namespace
@@ -69,8 +70,8 @@ Result<Verification> EndVerification::at_end() const {
   if (!decode(header, expected)) {
     return Error{fmt::format("the image of interval {} cannot be understood", next), Status::damaged};
   }
-  ASSIGN_OR_RETURN(const auto kind, kind_of_event(trace, {what.unit, end_event}));
-  if (kind == EventKind::preemption && redriving_.unit.find(expected.trigger)) {
+  ASSIGN_OR_RETURN(const bool preempted, begins_by_preemption(trace, {what.unit, end_event}, next));
+  if (preempted && redriving_.unit.find(expected.trigger)) {
     ASSIGN_OR_RETURN(const SearchEnd search, run_to_place(redriving_, expected.trigger, end_event, next));
     if (const auto* difference = std::get_if<Difference>(&search)) return Verification(*difference);
     if (const auto* not_found = std::get_if<NotFound>(&search)) return Verification(Unverified{not_found->why});

@@ -144,21 +144,19 @@ Result<Step> EventReplay::replay_preemption(RedrivenThread& thread, EventIndex i
     return run_to_loop(redriving_, patcher_, thread, index, event);
   }
   const UnitId unit = redriving_.what.unit;
-  const auto& intervals = redriving_.trace.intervals(unit);
-  if (index == intervals.at(redriving_.what.start).first_event) {
+  const auto begun = interval_begun_by(redriving_.trace, {unit, index}, event);
+  if (begun == redriving_.what.start) {
     if (thread.regs.rip == event.ip && event.regs_hash.agrees(preserved_registers_hash(thread.regs))) {
       return Step::as_recorded();
     }
     return diverged(thread, index, fmt::format("to be at {:#x}", event.ip), fmt::format("{:#x}", thread.regs.rip));
   }
   if (static_cast<Preempted>(event.args[0]) == Preempted::checkpoint) return Step::as_recorded();
-  const auto interval =
-      std::find_if(intervals.begin(), intervals.end(), [&](const IntervalRecord& i) { return i.first_event == index; });
-  if (interval == intervals.end() || !interval->has_image) {
+  if (!begun || !redriving_.trace.intervals(unit).at(*begun).has_image) {
     return Error{fmt::format("unit {} was preempted before event {}, and the checkpoint that says where is not stored",
                              unit, index)};
   }
-  ASSIGN_OR_RETURN(const SearchEnd search, run_to_place(redriving_, event.thread, index, interval->interval));
+  ASSIGN_OR_RETURN(const SearchEnd search, run_to_place(redriving_, event.thread, index, *begun));
   if (const auto* difference = std::get_if<Difference>(&search)) return Step::diverged(*difference);
   if (const auto* not_found = std::get_if<NotFound>(&search)) {
     return Error{fmt::format("unit {} was preempted before event {}: {}", unit, index, not_found->why)};

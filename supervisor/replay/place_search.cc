@@ -221,6 +221,15 @@ Result<Place> read_place(const Redriving& redriving, IntervalIndex interval) {
 
 }  // namespace
 
+std::optional<IntervalIndex> interval_begun_by(const Trace& trace, EventRef at, const Event& event) {
+  const auto why = static_cast<Preempted>(event.args[0]);
+  if (event.kind != EventKind::preemption || why == Preempted::stepped || why == Preempted::waiting) return {};
+  const auto& intervals = trace.intervals(at.unit);
+  const auto last = std::find_if(intervals.rbegin(), intervals.rend(),
+                                 [&](const IntervalRecord& each) { return each.first_event == at.event; });
+  return last == intervals.rend() ? std::nullopt : std::optional(last->interval);
+}
+
 Result<SearchEnd> run_to_place(const Redriving& redriving, ThreadSerial thread, EventIndex index,
                                IntervalIndex interval) {
   ASSIGN_OR_RETURN(const Place place, read_place(redriving, interval));

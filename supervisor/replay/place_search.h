@@ -3,6 +3,7 @@
 // does so forever.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -16,6 +17,10 @@ struct NotFound {
   std::string why;  // not within a reasonable time
 };
 using SearchEnd = std::variant<Found, NotFound, Difference>;
+
+// The interval that begins where this event, a preemption, has stopped a thread; none if none does. Those before it
+// that begin with the same event are empty, and begin at a call.
+std::optional<IntervalIndex> interval_begun_by(const Trace& trace, EventRef at, const Event& event);
 
 // Runs the thread, which stands somewhere after its last event, to the place where it was preempted before the event:
 // the interval's start. No other thread sees what it does on the way. The tier of its unit is removed.

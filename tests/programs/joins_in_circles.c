@@ -1,12 +1,12 @@
 // All processes come to share memory at the same time, each with each: units that wait to become part of another one are waited for
-// themselves. Some processes are killed meanwhile.
+// themselves. In every other round they are killed meanwhile.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 
 #include "test.h"
 
-enum { kPage = 4096, kProcesses = 6, kRounds = 3 };
+enum { kPage = 4096, kProcesses = 6, kRounds = 8 };
 
 static unsigned char value(int round, int process) { return (unsigned char)(1 + round * kProcesses + process); }
 
@@ -42,7 +42,7 @@ int main(void) {
   for (int round = 0; round < kRounds; round++) {
     int said[2], go[2], end[2];
     MUST(pipe(said)), MUST(pipe(go)), MUST(pipe(end));
-    const int killed = round == kRounds - 1;
+    const int killed = round % 2;
     pid_t children[kProcesses];
     for (int i = 0; i < kProcesses; i++) {
       children[i] = MUST(fork());
