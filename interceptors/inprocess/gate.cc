@@ -358,6 +358,7 @@ constexpr uint64_t kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O
 constexpr uint16_t kRdtsc = 0x0b0f, kRdtscp = 0x0f66;    // the first bytes of what stands in for them (stand_in())
 constexpr uint64_t kRdtscSize = 2, kRdtscpSize = 3;
 constexpr uint64_t kDontWait = 0x40;  // recv(2): MSG_DONTWAIT
+constexpr int64_t kRestarts = -512;   // ERESTARTSYS (linux/errno.h)
 
 namespace {
 
@@ -968,6 +969,9 @@ bool serve_call(Slot& s) {
   int64_t result = answer ? answer : execute(made_with, Phase::kernel, sleep);
   // The kernel, or a filter from outside, may not know that call.
   if (waits_ns && result < 0) result = execute(&regs, Phase::kernel, 0);
+  // What has ended recvmmsg(2) is left to the next call on the socket. The kernel does not enter that again, because
+  // nothing has woken the thread.
+  if (result == kRestarts) result = execute(made_with, Phase::kernel, sleep);
   if (sleep && result == NOT_MADE) {
     s.phase = Phase::before;
     s.pending = 0;
