@@ -359,6 +359,7 @@ constexpr uint16_t kRdtsc = 0x0b0f, kRdtscp = 0x0f66;    // the first bytes of w
 constexpr uint64_t kRdtscSize = 2, kRdtscpSize = 3;
 constexpr uint64_t kDontWait = 0x40;  // recv(2): MSG_DONTWAIT
 constexpr int64_t kRestarts = -512;   // ERESTARTSYS (linux/errno.h)
+constexpr uint64_t kMadvise = 28;
 
 namespace {
 
@@ -1008,9 +1009,11 @@ bool serve_call(Slot& s) {
   s.regs.rax = static_cast<uint64_t>(result);
   s.spins = result <= 0 && s.spin_site == s.site ? s.spins + 1 : 0;
   s.spin_site = s.site;
-  // The kernel may have written a part of what it could not write. The supervisor looks what is there.
+  // The kernel may have written a part of what it could not write. The supervisor looks what is there, and which memory
+  // madvise(2) could not empty.
   const bool in_part = result == -EFAULT;
-  s.stops_behind |= in_part || wrote_more;
+  const bool emptied_in_part = regs.rax == kMadvise && result == -EINVAL;
+  s.stops_behind |= in_part || emptied_in_part || wrote_more;
   const bool unsuccessful = call.test && result <= 0 && !in_part;
   if (unsuccessful && continues_series(s, *record)) return true;
   if (!call.send) stamp(s, *record, Phase::after);
