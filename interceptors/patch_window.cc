@@ -126,19 +126,34 @@ uint8_t displacement_at(const cs_insn& instruction) {
 
 constexpr uint64_t kGroup = 16;  // bytes that are looked at together
 
+__m128i bytes_at(const uint8_t* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); }
+__m128i are(__m128i bytes, int mask, int value) {
+  return _mm_cmpeq_epi8(_mm_and_si128(bytes, _mm_set1_epi8(static_cast<char>(mask))),
+                        _mm_set1_epi8(static_cast<char>(value)));
+}
+
 // Which of the bytes look like the last one of the opcode of a near jump or call: bit k for byte k. The byte before
 // them is read, too.
 unsigned near_jumps(const uint8_t* code) {
-  const auto bytes_at = [](const uint8_t* at) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at)); };
-  const auto are = [](__m128i bytes, int mask, int value) {
-    return _mm_cmpeq_epi8(_mm_and_si128(bytes, _mm_set1_epi8(static_cast<char>(mask))),
-                          _mm_set1_epi8(static_cast<char>(value)));
-  };
   const __m128i bytes = bytes_at(code);
   const __m128i jump_or_call = are(bytes, 0xfe, 0xe8);  // e8 or e9
   const __m128i conditional = _mm_and_si128(are(bytes_at(code - 1), 0xff, 0x0f), are(bytes, 0xf0, 0x80));
   return static_cast<unsigned>(_mm_movemask_epi8(_mm_or_si128(jump_or_call, conditional)));
 }
+
+// The same of the opcodes of jumps to an address in a register or in memory. The byte after them is read, too.
+unsigned indirect_jumps(const uint8_t* code) {
+  return static_cast<unsigned>(
+      _mm_movemask_epi8(_mm_and_si128(are(bytes_at(code), 0xff, 0xff), are(bytes_at(code + 1), 0x38, 0x20))));
+}
+
+// A load from a table of addresses, or of distances from it.
+struct TableLoad {
+  uint64_t modrm = 0;  // where its ModR/M byte is
+  uint8_t rex = 0;
+  unsigned scale = 0;  // the logarithm of an entry's size
+};
+constexpr unsigned kDistance = 2, kAddress = 3;
 
 }  // namespace
 
@@ -165,8 +180,12 @@ class CodeSegment::Code {
   const Disassembler& disassembler() const { return disassembler_; }  // which has found that instruction
   bool short_jump_into(uint64_t first, uint64_t end) const;
   bool is_jump(uint64_t opcode) const;
+  std::optional<TableLoad> load_for(uint64_t jump) const;
+  std::optional<int64_t> table_of(const TableLoad& load, uint64_t start) const;
 
  private:
+  bool loads_by(uint64_t modrm, unsigned scale) const;
+
   const uint64_t start_;
   const Bytes bytes_;
   const Disassembler disassembler_;
@@ -237,14 +256,116 @@ bool CodeSegment::Code::short_jump_into(uint64_t first, uint64_t end) const {
   return true;
 }
 
-bool CodeSegment::jumped_into(const Code& code, uint64_t first, uint64_t end) const {
+// Whether these bytes, which look like a jump's opcode, are one, and not the end of one instruction with the beginning
+// of the next. Code is disassembled from so far before them that it does not matter whether that start is inside an
+// instruction.
+bool CodeSegment::Code::is_jump(uint64_t opcode) const {
+  constexpr uint64_t kEnough = 256, kPrefixes = 2;  // prefixes: notrack and REX
+  for (uint64_t at = std::max(start_, opcode - std::min(opcode, kEnough)); at <= opcode;) {
+    const cs_insn* const found = instruction(at);
+    const uint64_t next = at + (found ? found->size : 1);
+    if (next > opcode) return found && disassembler_.in_group(X86_GRP_JUMP) && opcode - at <= kPrefixes;
+    at = next;
+  }
+  return false;
+}
+
+// Whether the instruction uses memory by base, index and scale, and possibly a displacement.
+bool CodeSegment::Code::loads_by(uint64_t modrm, unsigned scale) const {
+  const Code& code = *this;
+  return modrm + 1 < end() && (code[modrm] & 7) == 4 && code[modrm] >> 6 != 3 && code[modrm + 1] >> 6 == scale;
+}
+
+// Where what looks like an indirect jump has its target from, if that may be a table: jmp *table(,index,8), or a
+// jmp *register right after a load from such a table or from a table of distances (movslq (table,index,4), register).
+std::optional<TableLoad> CodeSegment::Code::load_for(uint64_t jump) const {
+  constexpr uint64_t kNearest = 24;  // bytes from a load to its jump
+  const Code& code = *this;
+  const bool by_register = code[jump + 1] >> 3 == 0x1c;  // ff e0 to ff e7
+  if (!by_register) {
+    if (!loads_by(jump + 1, kAddress)) return std::nullopt;
+    const uint8_t before = jump > start_ ? code[jump - 1] : 0;
+    return TableLoad{jump + 1, before >> 4 == 4 ? before : uint8_t{0}, kAddress};
+  }
+  for (uint64_t modrm = jump; modrm-- > std::max(start_ + 1, jump - std::min(jump, kNearest - 1));) {
+    const uint8_t opcode = code[modrm - 1];
+    const unsigned scale = opcode == 0x63 ? kDistance : kAddress;
+    if ((opcode != 0x63 && opcode != 0x8b) || !loads_by(modrm, scale)) continue;
+    return TableLoad{modrm, modrm < start_ + 2 ? uint8_t{0} : code[modrm - 2], scale};
+  }
+  return std::nullopt;
+}
+
+// The table's place relative to the segment, which is at `start`, if the nearest lea before the load set the base
+// register.
+std::optional<int64_t> CodeSegment::Code::table_of(const TableLoad& load, uint64_t start) const {
+  const Code& code = *this;
+  const uint8_t mode = code[load.modrm] >> 6;
+  const bool no_base = mode == 0 && (code[load.modrm + 1] & 7) == 5;
+  const size_t size = mode == 1 ? sizeof(int8_t) : mode == 2 || no_base ? sizeof(int32_t) : 0;
+  int32_t displacement = 0;
+  if (load.modrm + 2 + size > end()) return std::nullopt;
+  std::memcpy(&displacement, from(load.modrm + 2).data(), size);
+  if (no_base) return displacement - static_cast<int64_t>(start);
+  if (displacement != 0) return std::nullopt;  // rbp and r13 have one of zero, because the encoding demands it
+  const uint8_t base = code[load.modrm + 1] & 7, extension = load.rex & 1;
+  for (uint64_t at = load.modrm; at-- > std::max(start_, load.modrm - std::min(load.modrm, kFunction));) {
+    const bool lea = at + 7 <= end() && code[at] == (0x48 | extension << 2) && code[at + 1] == 0x8d &&
+                     code[at + 2] == (base << 3 | 5);
+    if (!lea) continue;
+    std::memcpy(&displacement, from(at + 3).data(), sizeof displacement);
+    return static_cast<int64_t>(at + 7) + displacement;
+  }
+  return std::nullopt;
+}
+
+// Whether a jump through a nearby table may lead to a byte after the first one. If the table cannot be found, it may
+// lead anywhere.
+bool CodeSegment::table_leads_into(uint64_t first, uint64_t end, const Mapped& mapped) const {
+  const Code code = around(first, kAround + kFunction);
+  const auto leads_into = [&](const TableLoad& load) {
+    const auto table = code.table_of(load, mapped.start);
+    if (!table) return true;
+    std::array<uint8_t, 4096> bytes;
+    const size_t size = mapped.read(*table, bytes);
+    for (size_t at = 0; at + (1u << load.scale) <= size; at += 1u << load.scale) {
+      int64_t target = 0;
+      int32_t distance = 0;
+      std::memcpy(&target, &bytes[at], std::min<size_t>(sizeof target, size - at));
+      std::memcpy(&distance, &bytes[at], sizeof distance);
+      target = load.scale == kDistance ? *table + distance : target - static_cast<int64_t>(mapped.start);
+      if (target < 0 || target >= static_cast<int64_t>(targets_.size())) break;  // the end of the table
+      if (target > static_cast<int64_t>(first) && target < static_cast<int64_t>(end)) return true;
+    }
+    return false;
+  };
+  if (code.end() - code.start() <= kGroup) return false;
+  const uint64_t last_group = code.end() - kGroup - 1;
+  const uint64_t last = std::min<uint64_t>(code.end(), first + kFunction);
+  for (uint64_t next = std::max(code.start(), first - std::min(first, kFunction)); next < last; next += kGroup) {
+    const uint64_t group = std::min(next, last_group);
+    for (unsigned jumps = indirect_jumps(code.from(group).data()); jumps != 0; jumps &= jumps - 1) {
+      const uint64_t at = group + static_cast<unsigned>(std::countr_zero(jumps));
+      // That it is a jump takes longest to find out.
+      const auto load = code.load_for(at);
+      if (load && leads_into(*load) && code.is_jump(at)) return true;
+    }
+  }
+  return false;
+}
+
+bool CodeSegment::jumped_into(const Code& code, uint64_t first, uint64_t end, const Mapped& mapped) const {
   for (uint64_t at = first + 1; at < end; ++at) {
     if (targets_[at]) return true;
   }
-  return code.short_jump_into(first, end);
+  if (code.short_jump_into(first, end)) return true;
+  const cs_insn* const instruction = code.instruction(first);
+  const bool alone = instruction && first + instruction->size >= end;
+  return !alone && table_leads_into(first, end, mapped);
 }
 
-std::optional<PatchWindow> CodeSegment::window_behind(const Code& code, uint64_t site, uint64_t size) const {
+std::optional<PatchWindow> CodeSegment::window_behind(const Code& code, uint64_t site, uint64_t size,
+                                                      const Mapped& mapped) const {
   const uint64_t behind = site + size;
   uint64_t end = behind;
   uint32_t displacements = 0;
@@ -267,128 +388,41 @@ std::optional<PatchWindow> CodeSegment::window_behind(const Code& code, uint64_t
     left |= leaves_now || (near_jump && code[end] == kNearJump);
     end += instruction->size;
   }
-  if (end < site + kJumpSize || end > code.end() || jumped_into(code, site, end)) return std::nullopt;
+  if (end < site + kJumpSize || end > code.end() || jumped_into(code, site, end, mapped)) return std::nullopt;
   return PatchWindow{0, static_cast<uint8_t>(end - behind), displacements, ends_in_jump};
 }
 
-std::optional<PatchWindow> CodeSegment::window(uint64_t site) const {
+std::optional<PatchWindow> CodeSegment::window(uint64_t site, const Mapped& mapped) const {
   if (site >= targets_.size()) return std::nullopt;
   const Code code = around(site, kAround);
   const uint64_t size = site < code.end() ? replaceable_size(code.from(site)) : 0;
   if (size == 0) return std::nullopt;
-  if (const auto behind = window_behind(code, site, size)) return behind;
+  if (const auto behind = window_behind(code, site, size, mapped)) return behind;
   if (code[site + 1] != 0x05) return std::nullopt;
   // mov $number, %eax or %rax
   const auto preceded_by = [&](std::initializer_list<uint8_t> opcode, uint64_t size) {
     return site - code.start() >= size && std::equal(opcode.begin(), opcode.end(), code.from(site - size).begin());
   };
   const uint8_t before = preceded_by({0xb8}, 5) ? 5 : preceded_by({0x48, 0xc7, 0xc0}, 7) ? 7 : 0;
-  if (before && !jumped_into(code, site - before, site)) return PatchWindow{before, 0};
+  if (before && !jumped_into(code, site - before, site, mapped)) return PatchWindow{before, 0};
   return std::nullopt;
 }
 
-// Whether these bytes, which look like a jump's opcode, are one, and not the end of one instruction with the beginning
-// of the next. Code is disassembled from so far before them that it does not matter whether that start is inside an
-// instruction.
-bool CodeSegment::Code::is_jump(uint64_t opcode) const {
-  constexpr uint64_t kEnough = 256, kPrefixes = 2;  // prefixes: notrack and REX
-  for (uint64_t at = std::max(start_, opcode - std::min(opcode, kEnough)); at <= opcode;) {
-    const cs_insn* const found = instruction(at);
-    const uint64_t next = at + (found ? found->size : 1);
-    if (next > opcode) return found && disassembler_.in_group(X86_GRP_JUMP) && opcode - at <= kPrefixes;
-    at = next;
-  }
-  return false;
-}
-
-// Whether a jump through a nearby table may lead to a byte after the first one: jmp *table(,index,8), or a jmp
-// *register right after a load from such a table or from a table of distances (movslq (table,index,4), register). If
-// the table cannot be found, it may lead anywhere.
-bool CodeSegment::table_leads_into(const Code& code, uint64_t first, uint64_t end, uint64_t start,
-                                   const Read& read) const {
-  constexpr uint64_t kLoad = 24;                   // bytes from a load to its jump
-  constexpr unsigned kDistance = 2, kAddress = 3;  // the logarithms of the sizes of entries
-  struct Load {
-    uint64_t at = 0;  // of its ModR/M byte
-    unsigned scale = 0;
-  };
-  const auto loads_by = [&](uint64_t modrm, unsigned scale) {  // base, index and scale, possibly a displacement
-    return modrm + 1 < code.end() && (code[modrm] & 7) == 4 && code[modrm] >> 6 != 3 && code[modrm + 1] >> 6 == scale;
-  };
-  // The place relative to the segment's start, if the nearest lea before the load set the base register.
-  const auto table_of = [&](uint64_t modrm, uint8_t rex) -> std::optional<int64_t> {
-    const uint8_t mode = code[modrm] >> 6;
-    const bool no_base = mode == 0 && (code[modrm + 1] & 7) == 5;
-    const size_t size = mode == 1 ? sizeof(int8_t) : mode == 2 || no_base ? sizeof(int32_t) : 0;
-    int32_t displacement = 0;
-    if (modrm + 2 + size > code.end()) return std::nullopt;
-    std::memcpy(&displacement, code.from(modrm + 2).data(), size);
-    if (no_base) return displacement - static_cast<int64_t>(start);
-    if (displacement != 0) return std::nullopt;  // rbp and r13 have one of zero, because the encoding demands it
-    const uint8_t base = code[modrm + 1] & 7, extension = rex & 1;
-    for (uint64_t at = modrm; at-- > std::max(code.start(), modrm - std::min(modrm, kFunction));) {
-      const bool lea = at + 7 <= code.end() && code[at] == (0x48 | extension << 2) && code[at + 1] == 0x8d &&
-                       code[at + 2] == (base << 3 | 5);
-      if (!lea) continue;
-      std::memcpy(&displacement, code.from(at + 3).data(), sizeof displacement);
-      return static_cast<int64_t>(at + 7) + displacement;
-    }
-    return std::nullopt;
-  };
-  const auto leads_into = [&](std::optional<int64_t> table, unsigned scale) {
-    if (!table) return true;
-    std::array<uint8_t, 4096> bytes;
-    const size_t size = read(*table, bytes);
-    for (size_t at = 0; at + (1u << scale) <= size; at += 1u << scale) {
-      int64_t target = 0;
-      int32_t distance = 0;
-      std::memcpy(&target, &bytes[at], std::min<size_t>(sizeof target, size - at));
-      std::memcpy(&distance, &bytes[at], sizeof distance);
-      target = scale == kDistance ? *table + distance : target - static_cast<int64_t>(start);
-      if (target < 0 || target >= static_cast<int64_t>(targets_.size())) break;  // the end of the table
-      if (target > static_cast<int64_t>(first) && target < static_cast<int64_t>(end)) return true;
-    }
-    return false;
-  };
-  Load load;
-  const uint64_t last = std::min<uint64_t>(code.end(), first + kFunction);
-  for (uint64_t at = std::max(code.start(), first - std::min(first, kFunction)); at + 1 < last; ++at) {
-    if (code[at] == 0x63 && loads_by(at + 1, kDistance)) load = {at + 1, kDistance};
-    if (code[at] == 0x8b && loads_by(at + 1, kAddress)) load = {at + 1, kAddress};
-    if (code[at] != 0xff) continue;
-    const bool by_register = code[at + 1] >> 3 == 0x1c;  // ff e0 to ff e7
-    const bool by_table = (code[at + 1] & 0x38) == 0x20 && loads_by(at + 1, kAddress);
-    const bool by_loaded = by_register && load.at && at - load.at < kLoad;
-    if (!(by_loaded || by_table) || !code.is_jump(at)) continue;
-    if (by_loaded) {
-      if (leads_into(table_of(load.at, load.at < code.start() + 2 ? 0 : code[load.at - 2]), load.scale)) return true;
-    } else {
-      const uint8_t rex = at > code.start() && code[at - 1] >> 4 == 4 ? code[at - 1] : 0;
-      if (leads_into(table_of(at + 1, rex), kAddress)) return true;
-    }
-  }
-  return false;
-}
-
-std::optional<PatchWindow> CodeSegment::window_at(uint64_t place, uint64_t start, const Read& read) const {
+std::optional<PatchWindow> CodeSegment::window_at(uint64_t place, const Mapped& mapped) const {
   if (place >= targets_.size()) return std::nullopt;
-  const Code code = around(place, kAround + 2 * kFunction);
-  const auto window = window_behind(code, place, 0);
-  const cs_insn* const instruction = code.instruction(place);
-  const bool alone = instruction && instruction->size >= kJumpSize;
-  if (window && !alone && table_leads_into(code, place, place + window->after, start, read)) return std::nullopt;
-  return window;
+  return window_behind(around(place, kAround), place, 0, mapped);
 }
 
-std::optional<PatchWindow> CodeSegment::counter_window(uint64_t site, uint64_t size) const {
+std::optional<PatchWindow> CodeSegment::counter_window(uint64_t site, uint64_t size, const Mapped& mapped) const {
   if (site > targets_.size() || size > targets_.size() - site) return std::nullopt;
-  return window_behind(around(site, kAround), site, size);
+  return window_behind(around(site, kAround), site, size, mapped);
 }
 
-std::optional<PatchWindow> CodeSegment::window(uint64_t site, const std::vector<uint8_t>& front) const {
+std::optional<PatchWindow> CodeSegment::window(uint64_t site, const std::vector<uint8_t>& front,
+                                               const Mapped& mapped) const {
   if (site + kSyscallSize > targets_.size()) return std::nullopt;
   const Code code = around(site, kAround);
-  if (const auto behind = window_behind(code, site, kSyscallSize)) return behind;
+  if (const auto behind = window_behind(code, site, kSyscallSize, mapped)) return behind;
   uint64_t start = site;
   for (const uint8_t length : front) {
     if (length > start - code.start()) break;
@@ -399,7 +433,7 @@ std::optional<PatchWindow> CodeSegment::window(uint64_t site, const std::vector<
       break;
     }
     if (site - start < kJumpSize) continue;
-    if (jumped_into(code, start, site)) break;
+    if (jumped_into(code, start, site, mapped)) break;
     return PatchWindow{static_cast<uint8_t>(site - start), 0};
   }
   return std::nullopt;

@@ -47,30 +47,32 @@ class CodeSegment {
   CodeSegment(uint64_t size, ReadCode read);
   explicit CodeSegment(Bytes code);
 
+  // The segment in a program that has mapped it: its address, and what reads the program's memory, in which the tables
+  // of switches lie. The offset counts from the segment's start and may lie outside the segment. `read` returns how
+  // many bytes there were.
+  struct Mapped {
+    uint64_t start = 0;
+    std::function<size_t(int64_t offset, std::span<uint8_t> to)> read;
+  };
+
   // The window for the syscall, rdtsc or rdtscp instruction at this offset. None if no window is known to be safe:
-  // something may jump into it, or its instructions cannot move.
-  std::optional<PatchWindow> window(uint64_t site) const;
+  // something may jump into it, a switch nearby too, or its instructions cannot move.
+  std::optional<PatchWindow> window(uint64_t site, const Mapped& mapped) const;
   // The same where an instruction stands in for rdtsc or rdtscp, which has `size` bytes.
-  std::optional<PatchWindow> counter_window(uint64_t site, uint64_t size) const;
+  std::optional<PatchWindow> counter_window(uint64_t site, uint64_t size, const Mapped& mapped) const;
   // The same for another instruction of two bytes. `front`: the lengths of the instructions before it, the nearest
   // first.
-  std::optional<PatchWindow> window(uint64_t site, const std::vector<uint8_t>& front) const;
-
-  // Reads memory of the program into `to`. The offset counts from the segment's start and may lie outside the segment.
-  // Returns how many bytes there were.
-  using Read = std::function<size_t(int64_t offset, std::span<uint8_t> to)>;
-  // The window for any instruction at which a thread must stop, or be counted: `after` bytes from its start are
-  // replaced. `start`: the segment's address. None also if a nearby switch may jump to an instruction after the first
-  // one; the contents of its table are read.
-  std::optional<PatchWindow> window_at(uint64_t place, uint64_t start, const Read& read) const;
+  std::optional<PatchWindow> window(uint64_t site, const std::vector<uint8_t>& front, const Mapped& mapped) const;
+  // The same for any instruction at which a thread must stop, or be counted: `after` bytes from its start are replaced.
+  std::optional<PatchWindow> window_at(uint64_t place, const Mapped& mapped) const;
 
  private:
   class Code;
   Code around(uint64_t place, uint64_t distance) const;
-  std::optional<PatchWindow> window_behind(const Code& code, uint64_t site, uint64_t size) const;
+  std::optional<PatchWindow> window_behind(const Code& code, uint64_t site, uint64_t size, const Mapped& mapped) const;
   // Whether something jumps to a byte after the window's first one.
-  bool jumped_into(const Code& code, uint64_t first, uint64_t end) const;
-  bool table_leads_into(const Code& code, uint64_t first, uint64_t end, uint64_t start, const Read& read) const;
+  bool jumped_into(const Code& code, uint64_t first, uint64_t end, const Mapped& mapped) const;
+  bool table_leads_into(uint64_t first, uint64_t end, const Mapped& mapped) const;
 
   const ReadCode read_;
   std::vector<bool> targets_;  // of everything that looks like a near jump or call; one for each byte of the code

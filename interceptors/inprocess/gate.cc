@@ -358,6 +358,8 @@ constexpr uint64_t kGetFlags = 3, kNonBlocking = 04000;  // fcntl(2): F_GETFL, O
 constexpr uint16_t kRdtsc = 0x0b0f, kRdtscp = 0x0f66;    // the first bytes of what stands in for them (stand_in())
 constexpr uint64_t kRdtscSize = 2, kRdtscpSize = 3;
 constexpr uint64_t kDontWait = 0x40;  // recv(2): MSG_DONTWAIT
+constexpr int64_t kRestarts = -512;   // ERESTARTSYS (linux/errno.h)
+constexpr uint64_t kMadvise = 28;
 
 namespace {
 
@@ -980,6 +982,9 @@ bool serve_call(Slot& s) {
   int64_t result = answer ? answer : execute(made_with, Phase::kernel, sleep);
   // The kernel, or a filter from outside, may not know that call.
   if (waits_ns && result < 0) result = execute(&regs, Phase::kernel, 0);
+  // What has ended recvmmsg(2) is left to the next call on the socket. The kernel does not enter that again, because
+  // nothing has woken the thread.
+  if (result == kRestarts) result = execute(made_with, Phase::kernel, sleep);
   if (sleep && result == NOT_MADE) {
     s.phase = Phase::before;
     s.pending = 0;
@@ -1015,9 +1020,11 @@ bool serve_call(Slot& s) {
   record->result = result;
   s.regs.rax = static_cast<uint64_t>(result);
   note_spin(s, call, result);
-  // The kernel may have written a part of what it could not write. The supervisor looks what is there.
+  // The kernel may have written a part of what it could not write. The supervisor looks what is there, and which memory
+  // madvise(2) could not empty.
   const bool in_part = result == -EFAULT;
-  s.stops_behind |= in_part || wrote_more;
+  const bool emptied_in_part = record->regs.rax == kMadvise && result == -EINVAL;
+  s.stops_behind |= in_part || emptied_in_part || wrote_more;
   const bool unsuccessful = call.test && result <= 0 && !in_part;
   if (unsuccessful && continues_series(s, *record)) return true;
   if (!call.send) stamp(s, *record, Phase::after);

@@ -66,11 +66,11 @@ std::optional<PatchWindow> CodeSegments::window_at(const Memory& memory, const M
     const Address start = std::max(mapping.start, place - std::min(place, kAround));
     Bytes code(std::min(mapping.end, place + kAround) - start);
     code.resize(memory.read_some(start, code.data(), code.size()));
-    return CodeSegment(std::move(code)).window_at(place - start, start, reader_from(memory, start));
+    return CodeSegment(std::move(code)).window_at(place - start, mapped_at(memory, start));
   }
   const Lock lock(mutex_);
   return code_of(segments_[key(mapping)], memory, mapping)
-      .window_at(place - mapping.start, mapping.start, reader_from(memory, mapping.start));
+      .window_at(place - mapping.start, mapped_at(memory, mapping.start));
 }
 
 bool CodeSegments::is_unchanging(const Mapping& mapping) {

@@ -76,25 +76,26 @@ CodeSegment mapped_code(const Memory& memory, const Mapping& mapping) {
   return {code->size, [code](uint64_t offset, std::span<uint8_t> to) { return code->read(offset, to); }};
 }
 
-CodeSegment::Read reader_from(const Memory& memory, Address start) {
-  return [&memory, start](int64_t offset, std::span<uint8_t> to) {
-    return memory.read_some(start + static_cast<uint64_t>(offset), to.data(), to.size());
-  };
+CodeSegment::Mapped mapped_at(const Memory& memory, Address start) {
+  return {start, [&memory, start](int64_t offset, std::span<uint8_t> to) {
+            return memory.read_some(start + static_cast<uint64_t>(offset), to.data(), to.size());
+          }};
 }
 
 std::optional<PatchWindow> window_of(SiteKind kind, const CodeSegment& code, uint64_t at,
                                      const std::vector<uint8_t>& front, const Memory& memory, Address start) {
+  const CodeSegment::Mapped mapped = mapped_at(memory, start);
   switch (kind) {
     case SiteKind::syscall:
-      return code.window(at);
+      return code.window(at, mapped);
     case SiteKind::cpuid:
-      return code.window(at, front);
+      return code.window(at, front, mapped);
     case SiteKind::rdtsc:
     case SiteKind::rdtscp:
-      return code.counter_window(at, instruction_size(kind));
+      return code.counter_window(at, instruction_size(kind), mapped);
     case SiteKind::pausing:
     case SiteKind::polling:
-      return code.window_at(at, start, reader_from(memory, start));
+      return code.window_at(at, mapped);
   }
   return std::nullopt;
 }

@@ -11,8 +11,8 @@ namespace redrive {
 // The code as it is now, whatever is written into it later. It is read from the file, except for pages that the process
 // has changed: reading a process's memory needs as much memory here.
 CodeSegment mapped_code(const Memory& memory, const Mapping& mapping);
-// Reads what lies around code that is mapped at `start`. The memory must outlive it.
-CodeSegment::Read reader_from(const Memory& memory, Address start);
+// Code that is mapped at `start`. The memory must outlive it.
+CodeSegment::Mapped mapped_at(const Memory& memory, Address start);
 // The window of such an instruction, at this offset of code that is mapped at `start`. `front`: of cpuid, as in
 // CodeSegment::window.
 std::optional<PatchWindow> window_of(SiteKind kind, const CodeSegment& code, uint64_t at,

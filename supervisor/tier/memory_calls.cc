@@ -115,7 +115,12 @@ Result<void> replay_failed_memory_call(const Event& event, const Stub& stub, pid
     ASSIGN_OR_RETURN(const int64_t result, stub.call(tid, event.number, {args[0], args[1], args[2], args[3], args[4]}));
     return result == event.result;
   };
-  if (event.number != SYS_mremap) {
+  if (event.map) {
+    const uint64_t emptied = std::min(event.map->length, page_up(args[1]));
+    if (emptied == 0) return {};
+    ASSIGN_OR_RETURN(const int64_t result, stub.call(tid, SYS_madvise, {start, emptied, MADV_DONTNEED}));
+    if (result == 0 || result == -ENOMEM) return {};  // there may be holes
+  } else if (event.number != SYS_mremap) {
     ASSIGN_OR_RETURN(const auto mappings, mappings_in(stub.pid(), {start, end}));
     if (mappings.empty()) return {};
     Address reached = start;

@@ -46,6 +46,19 @@ static ssize_t by_sendmsg(int to) {
   const struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
   return sendmsg(to, &message, 0);
 }
+static ssize_t by_sendmmsg(int to) {
+  enum { kMessages = 8 };
+  struct iovec parts[kMessages];
+  struct mmsghdr messages[kMessages] = {0};
+  for (size_t i = 0; i < kMessages; i++) {
+    parts[i] = (struct iovec){bytes + i * (kSize / kMessages), kSize / kMessages};
+    messages[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1};
+  }
+  CHECK(sendmmsg(to, messages, kMessages, 0) == kMessages);
+  ssize_t sent = 0;
+  for (size_t i = 0; i < kMessages; i++) sent += messages[i].msg_len;
+  return sent;
+}
 static ssize_t by_sendfile(int to) {
   const int file = MUST(open("contents", O_RDWR | O_CREAT | O_TRUNC, 0600));
   CHECK(write(file, bytes, kSize) == kSize);
@@ -92,6 +105,38 @@ static void receive_amid_signals(int by_message) {
   CHECK(n == kSize && memcmp(got, bytes, kSize) == 0);
   wait_for_exit(sender, 0);
   wait_for_exit(other, 0);
+  close(ends[0]), close(ends[1]);
+}
+
+enum { kDatagrams = 8 };
+static struct mmsghdr* datagram_headers(unsigned char* to) {
+  static struct iovec parts[kDatagrams];
+  static struct mmsghdr headers[kDatagrams];
+  for (size_t i = 0; i < kDatagrams; i++) {
+    parts[i] = (struct iovec){to + i, 1};
+    headers[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &parts[i], .msg_iovlen = 1}};
+  }
+  return headers;
+}
+
+// ... of many messages. With a timeout, too, which is over after the last one.
+static void receive_messages_amid_signals(struct timespec* timeout) {
+  int ends[2];
+  MUST(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends));
+  const pid_t receiver = getpid(), sender = MUST(fork());
+  if (sender == 0) {
+    for (int i = 0; i < kDatagrams; i++) {
+      CHECK(send(ends[1], bytes + i, 1, 0) == 1);
+      usleep(1000);
+      MUST(kill(receiver, SIGWINCH));
+      usleep(1000);
+    }
+    _exit(0);
+  }
+  memset(got, 0, kDatagrams);
+  CHECK(recvmmsg(ends[0], datagram_headers(got), kDatagrams, 0, timeout) == kDatagrams);
+  CHECK(memcmp(got, bytes, kDatagrams) == 0);
+  wait_for_exit(sender, 0);
   close(ends[0]), close(ends[1]);
 }
 
@@ -159,18 +204,47 @@ static void amid_handlers(void) {
   close(ends[0]), close(ends[1]);
 }
 
+// A handler ends recvmmsg(2). The kernel keeps that as an error of the socket, and fails the next call with ERESTARTSYS, as if it would
+// enter it again; a recording has it entered again.
+static void leave_over(void) {
+  int ends[2];
+  MUST(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends));
+  const struct sigaction action = {.sa_handler = handle};
+  MUST(sigaction(SIGUSR1, &action, NULL));
+  const pid_t receiver = getpid(), sender = MUST(fork());
+  if (sender == 0) {
+    CHECK(send(ends[1], bytes, 1, 0) == 1);
+    usleep(20000);
+    MUST(kill(receiver, SIGUSR1));
+    usleep(20000);
+    CHECK(send(ends[1], bytes + 1, 1, 0) == 1);
+    _exit(0);
+  }
+  const int received = recvmmsg(ends[0], datagram_headers(got), 2, 0, NULL);
+  CHECK(received == 1 || received == 2);  // the signal may have come before the call
+  ssize_t n = received == 1 ? recv(ends[0], got + 1, 1, 0) : 1;
+  if (n == -1 && errno == 512) n = recv(ends[0], got + 1, 1, 0);
+  CHECK(n == 1 && memcmp(got, bytes, 2) == 0);
+  wait_for_exit(sender, 0);
+  close(ends[0]), close(ends[1]);
+}
+
 int main(void) {
   for (size_t i = 0; i < kSize; i++) bytes[i] = (unsigned char)(i * 2654435761u >> 13);
   amid_signals(by_write, 0);
   amid_signals(by_writev, 0);
   amid_signals(by_send, 1);
   amid_signals(by_sendmsg, 1);
+  amid_signals(by_sendmmsg, 1);
   amid_signals(by_sendfile, 1);
   receive_amid_signals(0);
   receive_amid_signals(1);
+  receive_messages_amid_signals(NULL);
+  receive_messages_amid_signals(&(struct timespec){3600, 0});
   amid_checkpoints();
   amid_changes(MAP_SHARED, map_too);
   amid_changes(MAP_PRIVATE, write_too);
   amid_handlers();
+  leave_over();
   return ok("all was transferred");
 }

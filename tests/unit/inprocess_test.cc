@@ -37,6 +37,9 @@ struct Case {
   std::optional<PatchWindow> expected;
 };
 
+// A segment around which nothing can be read.
+const CodeSegment::Mapped kAlone{0, [](int64_t, std::span<uint8_t>) { return size_t{0}; }};
+
 CodeSegment segment_of(const Bytes& code, const Bytes& end = {}) {
   Bytes segment(1024, 0x90);
   std::copy(code.begin(), code.end(), segment.begin() + 512);
@@ -99,7 +102,7 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
   };
   for (const auto& [name, code, site, expected] : cases) {
     CAPTURE(name);
-    const auto found = segment_of(code).window(512 + site);
+    const auto found = segment_of(code).window(512 + site, kAlone);
     REQUIRE(found.has_value() == expected.has_value());
     if (found) CHECK(found->before == expected->before);
     if (found) CHECK(found->after == expected->after);
@@ -108,9 +111,9 @@ TEST_CASE("a window holds instructions that can move, and nothing jumps into it"
   }
   // A near jump from far away, at the end of the segment, to after the call and to the call.
   const auto jump_to = [](uint64_t target) { return jump(1024 - kJumpSize, target, kJumpSize); };
-  CHECK_FALSE(segment_of(compare, jump_to(514)).window(512));
-  CHECK(segment_of(compare, jump_to(512)).window(512));
-  CHECK_FALSE(segment_of(compare).window(1023));
+  CHECK_FALSE(segment_of(compare, jump_to(514)).window(512, kAlone));
+  CHECK(segment_of(compare, jump_to(512)).window(512, kAlone));
+  CHECK_FALSE(segment_of(compare).window(1023, kAlone));
 }
 
 TEST_CASE("near jumps are found wherever they lie in a long segment") {
@@ -126,12 +129,12 @@ TEST_CASE("near jumps are found wherever they lie in a long segment") {
   for (const uint64_t near : {uint64_t{0x10000}, uint64_t{0x20000}, kSize - 8}) {
     for (uint64_t place = near - 8; place < near + 3; ++place) {
       CAPTURE(place);
-      CHECK_FALSE(segment_with(jump(place, kSite + 2, kJumpSize), place).window(kSite));
-      CHECK(segment_with(jump(place, kSite, kJumpSize), place).window(kSite));
+      CHECK_FALSE(segment_with(jump(place, kSite + 2, kJumpSize), place).window(kSite, kAlone));
+      CHECK(segment_with(jump(place, kSite, kJumpSize), place).window(kSite, kAlone));
       Bytes conditional{0x0f, 0x84, 0, 0, 0, 0};
       const auto distance = static_cast<int32_t>(kSite + 2 - (place + conditional.size()));
       std::memcpy(&conditional[2], &distance, sizeof distance);
-      if (place + conditional.size() <= kSize) CHECK_FALSE(segment_with(conditional, place).window(kSite));
+      if (place + conditional.size() <= kSize) CHECK_FALSE(segment_with(conditional, place).window(kSite, kAlone));
     }
   }
   // Code that cannot be read may do anything.
@@ -142,8 +145,8 @@ TEST_CASE("near jumps are found wherever they lie in a long segment") {
     std::copy_n(readable.begin() + static_cast<ptrdiff_t>(offset), size, to.begin());
     return size;
   };
-  CHECK(CodeSegment(readable.size(), read).window(kSite));
-  CHECK_FALSE(CodeSegment(readable.size() + 1, read).window(kSite));
+  CHECK(CodeSegment(readable.size(), read).window(kSite, kAlone));
+  CHECK_FALSE(CodeSegment(readable.size() + 1, read).window(kSite, kAlone));
 }
 
 TEST_CASE("mapped code is what the file holds and the process has changed, as it was before it is patched") {
@@ -177,7 +180,7 @@ TEST_CASE("mapped code is what the file holds and the process has changed, as it
   SUBCASE("from memory, if the file is not found") { ++mapping.inode; }
   const CodeSegment segment = mapped_code(*memory, mapping);
   std::fill_n(code + kPageSize, kPageSize, 0xcc);  // what is written later is not seen
-  const auto has_window = [&](uint64_t page) { return segment.window(page * kPageSize + kSite).has_value(); };
+  const auto has_window = [&](uint64_t page) { return segment.window(page * kPageSize + kSite, kAlone).has_value(); };
   CHECK(has_window(0));
   CHECK(has_window(1));
   CHECK_FALSE(has_window(2));
@@ -197,40 +200,43 @@ TEST_CASE("a place's window may end in any short jump, to its own start too") {
                                           {{0xeb, 0xfe, 0x90, 0x90, 0x90}, false},
                                           {{0xe2, 0xfe, 0x90, 0x90, 0x90}, false}};
   for (const auto& [code, expected] : cases) {
-    const auto found = segment_of(code).window_at(512, 0, [](int64_t, std::span<uint8_t>) { return 0; });
+    const auto found = segment_of(code).window_at(512, kAlone);
     REQUIRE(found.has_value() == expected);
     if (found) CHECK(found->after == code.size());
     if (found) CHECK(found->ends_in_jump);
   }
 }
 
-TEST_CASE("a place's window holds no instruction to which a table leads") {
+TEST_CASE("a window holds no instruction to which a table leads") {
   constexpr uint64_t kStart = 0x400000;
   const Bytes two{0x4c, 0x03, 0x4b, 0x10, 0x48, 0x8b, 0x85, 0x70, 0xff, 0xff, 0xff};  // add; mov
   constexpr uint64_t kSecond = 4;
   // Whether there is a window right after the jump, which comes after the code. The jump's table, at 2048, leads to
   // that place, to after it, and to the start of the segment; the table's end is not a place in the code.
+  const auto mapped = [&](uint64_t place, bool distances, uint64_t entry) {
+    return CodeSegment::Mapped{
+        kStart, [=](int64_t offset, std::span<uint8_t> to) -> size_t {
+          if (offset != 2048) return 0;
+          const int64_t targets[] = {0, static_cast<int64_t>(place), static_cast<int64_t>(place + entry), -1};
+          size_t size = 0;
+          for (const int64_t target : targets) {
+            const int64_t value = distances ? target - 2048 : target + static_cast<int64_t>(kStart);
+            const size_t length = distances ? sizeof(int32_t) : sizeof value;
+            std::memcpy(&to[size], &value, length);
+            size += length;
+          }
+          return size;
+        }};
+  };
   const auto behind = [&](Bytes code, const Bytes& jump, bool distances, uint64_t entry) {
     code.insert(code.end(), jump.begin(), jump.end());
     const uint64_t place = 512 + code.size();
     code.insert(code.end(), two.begin(), two.end());
-    const auto read = [&](int64_t offset, std::span<uint8_t> to) -> size_t {
-      if (offset != 2048) return 0;
-      const int64_t targets[] = {0, static_cast<int64_t>(place), static_cast<int64_t>(place + entry), -1};
-      size_t size = 0;
-      for (const int64_t target : targets) {
-        const int64_t value = distances ? target - 2048 : target + static_cast<int64_t>(kStart);
-        const size_t length = distances ? sizeof(int32_t) : sizeof value;
-        std::memcpy(&to[size], &value, length);
-        size += length;
-      }
-      return size;
-    };
-    return segment_of(code).window_at(place, kStart, read).has_value();
+    return segment_of(code).window_at(place, mapped(place, distances, entry)).has_value();
   };
-  const auto lea = [](uint8_t rex, uint8_t reg) {  // of the table
+  const auto lea = [](uint8_t rex, uint8_t reg, int32_t place = 512) {  // of the table
     Bytes code{rex, 0x8d, static_cast<uint8_t>(reg << 3 | 5), 0, 0, 0, 0};
-    const int32_t distance = 2048 - (512 + 7);
+    const int32_t distance = 2048 - (place + 7);
     std::memcpy(&code[3], &distance, sizeof distance);
     return code;
   };
@@ -263,26 +269,43 @@ TEST_CASE("a place's window holds no instruction to which a table leads") {
   // call; movl $0, %fs:-32: ff 64 c7 04 would be jmp *4(%rdi,%rax,8)
   CHECK(behind({0xe8, 0x24, 0xda, 0xff, 0xff}, {0x64, 0xc7, 0x04, 0x25, 0xe0, 0xff, 0xff, 0xff, 0, 0, 0, 0}, true,
                kSecond));
+
+  // Instructions that make events; the jump is at the segment's end.
+  Bytes jump = lea(0x48, 6, 1024 - 16);
+  jump.insert(jump.end(), {0x4a, 0x63, 0x04, 0xae, 0x48, 0x01, 0xf0, 0xff, 0xe0});
+  const Bytes call{0x0f, 0x05, 0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff};  // syscall; cmp
+  CHECK(segment_of(call, jump).window(512, mapped(512, true, 0)));
+  CHECK_FALSE(segment_of(call, jump).window(512, mapped(512, true, 2)));
+  const Bytes numbered{0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff};  // mov; syscall; cmp
+  const auto in_front = segment_of(numbered, jump).window(512 + 5, mapped(512, true, 7));
+  REQUIRE(in_front);
+  CHECK(in_front->before == 5);
+  const Bytes counter{0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20};  // rdtsc; shl
+  CHECK(segment_of(counter, jump).counter_window(512, 2, mapped(512, true, 0)));
+  CHECK_FALSE(segment_of(counter, jump).counter_window(512, 2, mapped(512, true, 2)));
+  const Bytes cpuid{0xb8, 0x0d, 0, 0, 0, 0x31, 0xc9, 0x0f, 0x0b, 0xff, 0xd0};  // mov; xor; ud2; call *%rax
+  CHECK(segment_of(cpuid, jump).window(512 + 7, {2, 5}, mapped(512, true, 7)));
+  CHECK_FALSE(segment_of(cpuid, jump).window(512 + 7, {2, 5}, mapped(512, true, 5)));
 }
 
 TEST_CASE("a window in front of cpuid holds whole instructions that can move") {
   // mov; mov $13, %eax; xor; ud2; call *%rax
   const Bytes code{0x89, 0xc6, 0xb8, 0x0d, 0, 0, 0, 0x31, 0xc9, 0x0f, 0x0b, 0xff, 0xd0};
   const auto segment = segment_of(code);
-  const auto in_front = [&](std::vector<uint8_t> front) { return segment.window(512 + 9, front); };
+  const auto in_front = [&](std::vector<uint8_t> front) { return segment.window(512 + 9, front, kAlone); };
   REQUIRE(in_front({2, 5, 2}));
   CHECK(in_front({2, 5, 2})->before == 7);
   CHECK(in_front({2, 5, 2})->after == 0);
   CHECK_FALSE(in_front({2}));     // too short
   CHECK_FALSE(in_front({}));      // not known
   CHECK_FALSE(in_front({2, 4}));  // not where instructions begin
-  CHECK_FALSE(segment_of({0x89, 0x06, 0xb8, 0x0d, 0, 0x0f, 0x0b, 0xff, 0xd0}).window(512 + 5, {5, 2}));
+  CHECK_FALSE(segment_of({0x89, 0x06, 0xb8, 0x0d, 0, 0x0f, 0x0b, 0xff, 0xd0}).window(512 + 5, {5, 2}, kAlone));
   // Jumps: to the xor, and to cpuid itself.
   const auto jump_to = [](uint64_t target) { return jump(1024 - kJumpSize, target, kJumpSize); };
-  CHECK_FALSE(segment_of(code, jump_to(512 + 7)).window(512 + 9, {2, 5, 2}));
-  CHECK(segment_of(code, jump_to(512 + 9)).window(512 + 9, {2, 5, 2}));
+  CHECK_FALSE(segment_of(code, jump_to(512 + 7)).window(512 + 9, {2, 5, 2}, kAlone));
+  CHECK(segment_of(code, jump_to(512 + 9)).window(512 + 9, {2, 5, 2}, kAlone));
   // Behind it: mov $1, %edi.
-  const auto behind = segment_of({0x0f, 0x0b, 0xbf, 1, 0, 0, 0, 0xc3}).window(512, {});
+  const auto behind = segment_of({0x0f, 0x0b, 0xbf, 1, 0, 0, 0, 0xc3}).window(512, {}, kAlone);
   REQUIRE(behind);
   CHECK(behind->after == 5);
 }

@@ -4,6 +4,8 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
+#include <ctime>
+
 #include "tests/unit/unit_test.h"
 
 namespace redrive::transfer_rest_test {
@@ -12,16 +14,24 @@ namespace {
 
 using Arguments = std::array<uint64_t, 6>;
 
-constexpr Address kVector = 0x1000, kMessage = 0x2000, kFirst = 0x10000, kSecond = 0x20000;
+constexpr Address kVector = 0x1000, kMessage = 0x2000, kMessages = 0x3000, kTime = 0x4000, kOver = 0x5000;
+constexpr Address kFirst = 0x10000, kSecond = 0x20000;
+constexpr uint64_t kHeader = sizeof(mmsghdr);
 
-// A vector of 100 and 50 bytes with an empty element between them, and a message that has it.
+// A vector of 100 and 50 bytes with an empty element between them, and a message that has it. Three messages, of which
+// the first has been sent, and 120 bytes of the second. A timeout, and one that is over.
 class Caller {
  public:
   Caller() {
     vector_ = {iovec{at(kFirst), 100}, iovec{at(kFirst), 0}, iovec{at(kSecond), 50}};
     message_.msg_iov = static_cast<iovec*>(at(kVector));
     message_.msg_iovlen = vector_.size();
-    pieces_ = {{kVector, bytes(vector_.data(), sizeof vector_)}, {kMessage, bytes(&message_, sizeof message_)}};
+    messages_ = {mmsghdr{message_, 150}, mmsghdr{message_, 120}, mmsghdr{message_, 0}};
+    pieces_ = {{kVector, bytes(vector_.data(), sizeof vector_)},
+               {kMessage, bytes(&message_, sizeof message_)},
+               {kMessages, bytes(messages_.data(), sizeof messages_)},
+               {kTime, bytes(&time_, sizeof time_)},
+               {kOver, bytes(&over_, sizeof over_)}};
   }
   Memory memory() const { return Memory::of(pieces_); }
 
@@ -32,6 +42,8 @@ class Caller {
   }
   std::array<iovec, 3> vector_{};
   msghdr message_{};
+  std::array<mmsghdr, 3> messages_{};
+  const timespec time_{0, 1}, over_{0, 0};
   std::vector<Memory::Piece> pieces_;
 };
 
@@ -62,6 +74,19 @@ TEST_CASE("the rest of a transfer begins where the transfer has stopped") {
       {SYS_recvfrom, {3, kFirst, 100, MSG_WAITALL | MSG_PEEK}, 10, {}},
       {SYS_recvmsg, {3, kMessage, MSG_WAITALL}, 100, TransferRest{SYS_recvfrom, {3, kSecond, 50, MSG_WAITALL}}},
       {SYS_recvmsg, {3, kMessage, 0}, 100, {}},
+      {SYS_recvmmsg, {3, kMessages, 3, 0}, 1, TransferRest{SYS_recvmmsg, {3, kMessages + kHeader, 2, 0}}},
+      {SYS_recvmmsg, {3, kMessages, 3, 0}, 3, {}},
+      {SYS_recvmmsg, {3, kMessages, 3, MSG_WAITFORONE}, 1, {}},
+      {SYS_recvmmsg, {3, kMessages, 3, MSG_DONTWAIT}, 1, {}},
+      {SYS_recvmmsg,
+       {3, kMessages, 3, 0, kTime},
+       2,
+       TransferRest{SYS_recvmmsg, {3, kMessages + 2 * kHeader, 1, 0, kTime}}},
+      {SYS_recvmmsg, {3, kMessages, 3, 0, kOver}, 2, {}},
+      {SYS_recvmmsg, {3, kMessages, 2000, 0}, 1024, {}},
+      {SYS_sendmmsg, {3, kMessages, 3, 0}, 1, TransferRest{SYS_sendmmsg, {3, kMessages + kHeader, 2, 0}}},
+      {SYS_sendmmsg, {3, kMessages, 3, 0}, 2, TransferRest{SYS_sendto, {3, kSecond + 20, 30, 0}}},
+      {SYS_sendmmsg, {3, kMessages, 1, 0}, 1, {}},
       {SYS_sendfile, {3, 4, 0, 1000}, 10, TransferRest{SYS_sendfile, {3, 4, 0, 990}}},
       {SYS_read, {3, kFirst, 100}, 10, {}},
   };

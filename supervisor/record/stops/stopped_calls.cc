@@ -268,6 +268,10 @@ void StoppedCalls::leave(Thread& thread) {
     // The kernel looks at the result only where it looks for signals, and others may have taken them.
     if (!thread.in_hand && regs.orig_rax != ~0ull) tracer_.interrupt(thread.tid);
   }
+  // A socket fails a call with what has ended recvmmsg(2) before. Nothing has woken the thread, so the kernel would not
+  // look for signals, and would not enter the call again.
+  const bool left_over = restarts(result) && thread.call.row->traffic != Traffic::none;
+  if (left_over && !thread.in_hand && regs.orig_rax != ~0ull) tracer_.interrupt(thread.tid);
   if (Unit* other = object_sharing_.unit_to_join(thread, result)) {
     joiner_.join_unit(thread, {Thread::Stop::exit}, *other, object_sharing_.name_of_mapping(thread, result));
     return;

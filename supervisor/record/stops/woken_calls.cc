@@ -1,11 +1,13 @@
 #include "supervisor/record/stops/woken_calls.h"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstddef>
 
 #include "base/procfs.h"
 #include "checkpoint/address_space.h"
@@ -85,6 +87,19 @@ void WokenCalls::enter_rest(Thread& thread) {
   control_.resume(thread, Resume::to_syscall_exit);
 }
 
+// What the whole call has transferred after the call `by`, which transfers a part of the rest, had this result. How
+// much sendmmsg(2) has sent of a message is in the message's header.
+uint64_t WokenCalls::moved_by_rest(const Thread& thread, int64_t by, int64_t result) {
+  const uint64_t moved = thread.call.rest->moved;
+  if (result <= 0) return moved;
+  if (thread.entry.orig_rax != SYS_sendmmsg || by == SYS_sendmmsg) return moved + static_cast<uint64_t>(result);
+  const Address length = thread.call.args[1] + (moved - 1) * sizeof(mmsghdr) + offsetof(mmsghdr, msg_len);
+  uint32_t sent = 0;
+  thread.process->memory.get(length, sent);
+  thread.process->memory.put(length, sent + static_cast<uint32_t>(result));
+  return moved;
+}
+
 bool WokenCalls::leaves_rest(Thread& thread) {
   CurrentCall::Rest& rest = *thread.call.rest;
   if (!rest.entered) {  // on the way to the call, the thread has stopped at the instruction that makes it
@@ -94,11 +109,14 @@ bool WokenCalls::leaves_rest(Thread& thread) {
   user_regs_struct regs;
   if (!tracer_.get_regs(thread.tid, regs)) return false;
   const auto result = static_cast<int64_t>(regs.rax);
-  const uint64_t moved = rest.moved + static_cast<uint64_t>(std::max<int64_t>(result, 0));
+  const uint64_t moved = moved_by_rest(thread, static_cast<int64_t>(regs.orig_rax), result);
   const bool ended = result <= 0 && result != -EINTR && !restarts(result);
-  const bool whole = result > 0 && static_cast<uint64_t>(result) == regs.rdx;  // of several parts, each in its turn
-  const bool goes_on =
-      !ended && thread.signals.empty() && (whole || thread.woken || woken_by_signals(thread, thread.disturbed));
+  // Of several parts, each in its turn. sendmmsg(2) makes several messages by itself.
+  const bool whole = result > 0 && static_cast<uint64_t>(result) == regs.rdx && regs.orig_rax != SYS_sendmmsg;
+  // recvmmsg(2) leaves what has ended it to the next call on the socket, which fails at once.
+  const bool left_over = regs.orig_rax == SYS_recvmmsg && result < 0;
+  const bool goes_on = !ended && thread.signals.empty() &&
+                       (whole || left_over || thread.woken || woken_by_signals(thread, thread.disturbed));
   if (goes_on && transfer_rest(thread, moved)) return false;
   rest.done = true;
   regs = thread.entry;

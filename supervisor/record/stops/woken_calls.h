@@ -43,6 +43,7 @@ class WokenCalls {
   // wakes one thread, and another one may take it: if the process does something about that one, the call fails.
   bool woken_by_signals(const Thread& thread, bool disturbed);
   bool transfer_rest(Thread& thread, uint64_t moved);
+  static uint64_t moved_by_rest(const Thread& thread, int64_t by, int64_t result);
 
   Tracer& tracer_;
   const RecorderLimits& limits_;

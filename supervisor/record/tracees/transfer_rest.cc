@@ -4,6 +4,9 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
+#include <algorithm>
+#include <ctime>
+
 namespace redrive {
 namespace {
 
@@ -34,6 +37,21 @@ std::optional<Buffer> after_in_message(Address message, const Memory& memory, ui
   return after(reinterpret_cast<Address>(header.msg_iov), header.msg_iovlen, memory, moved);
 }
 
+// Whether recvmmsg(2) waits for as many messages as it can get, and its time, if it has one, is not over: the kernel
+// notes what is left of it.
+bool waits_for_messages(uint64_t flags, Address timeout, const Memory& memory) {
+  timespec left{};
+  if (flags & (MSG_DONTWAIT | MSG_WAITFORONE | MSG_WAITALL)) return false;
+  return timeout == 0 || (memory.get(timeout, left) && (left.tv_sec != 0 || left.tv_nsec != 0));
+}
+
+// What is left of the last message that sendmmsg(2) has sent.
+std::optional<Buffer> after_in_last(Address messages, const Memory& memory, uint64_t moved) {
+  mmsghdr last{};
+  const Address at = messages + (moved - 1) * sizeof last;
+  return memory.get(at, last) ? after_in_message(at, memory, last.msg_len) : std::nullopt;
+}
+
 bool waits_for_all(uint64_t flags) { return (flags & MSG_WAITALL) && !(flags & MSG_PEEK); }
 
 }  // namespace
@@ -42,6 +60,11 @@ std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<ui
                                              uint64_t moved) {
   const auto by = [&](int64_t call, const std::optional<Buffer>& left, uint64_t flags = 0) {
     return left ? std::optional(TransferRest{call, {args[0], left->at, left->size, flags}}) : std::nullopt;
+  };
+  const auto of_messages = [&]() -> std::optional<TransferRest> {
+    const uint64_t count = std::min<uint64_t>(args[2], UIO_MAXIOV);
+    if (moved >= count) return {};
+    return TransferRest{number, {args[0], args[1] + moved * sizeof(mmsghdr), count - moved, args[3], args[4]}};
   };
   switch (number) {
     case SYS_write:
@@ -58,6 +81,12 @@ std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<ui
     case SYS_recvmsg:
       if (!waits_for_all(args[2])) return {};
       return by(SYS_recvfrom, after_in_message(args[1], memory, moved), args[2]);
+    case SYS_recvmmsg:
+      if (!waits_for_messages(args[3], args[4], memory)) return {};
+      return of_messages();
+    case SYS_sendmmsg:
+      if (const auto left = after_in_last(args[1], memory, moved)) return by(SYS_sendto, left, args[3]);
+      return of_messages();
     case SYS_sendfile:
       if (moved >= args[3]) return {};
       return TransferRest{SYS_sendfile, {args[0], args[1], args[2], args[3] - moved}};

@@ -19,8 +19,9 @@ struct TransferRest {
   std::array<uint64_t, 6> args{};
 };
 
-// `moved`: the bytes that were transferred; `memory`: the caller's. Nothing if none are left, or the call is none that
-// can be continued so.
+// `moved`: the bytes that were transferred, or of recvmmsg(2) and sendmmsg(2) the messages; `memory`: the caller's.
+// Nothing if none are left, or the call is none that can be continued so. The last message of sendmmsg may have been
+// sent in part: then its rest comes first, by sendto(2).
 std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<uint64_t, 6>& args, const Memory& memory,
                                              uint64_t moved);
 
