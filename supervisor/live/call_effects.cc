@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/close_range.h>
+#include <linux/falloc.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -82,6 +84,10 @@ void open_with(const FinishedCall& call, DirectoryRef base, uint64_t flags) {
   OpenObject& object = make(call, Kind::file, flags);
   object.base = std::move(base);
   object.offset = 0;
+  object.path_hash = call.event.in_hash;
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
+  const bool is_new = (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
+  if (writes && (flags & O_TRUNC || is_new)) object.length = 0;
   object.nonblocking = flags & O_NONBLOCK;
   place(call, as_int(static_cast<uint64_t>(call.event.result)), flags & O_CLOEXEC);
 }
@@ -286,6 +292,37 @@ void note_read(const FinishedCall& call, OpenObject& object) {
   moves(object, call.event.result);
 }
 
+void forget_content(OpenObject& object) {
+  object.length.reset();
+  object.content.clear();
+}
+
+// The call has put bytes into a file. `offset`: none if it is not known where.
+void put_into(const FinishedCall& call, OpenObject& object, std::optional<uint64_t> offset) {
+  const auto bytes = static_cast<uint64_t>(call.event.result);
+  if (object.kind != Kind::file || bytes == 0) return;
+  ++object.times_changed;
+  if (!object.length || !offset) return forget_content(object);
+  object.content.push_back({call.past.event, call.event.number, *offset, bytes});
+  object.length = std::max(*object.length, *offset + bytes);
+}
+
+void make_as_long(const FinishedCall& call, OpenObject& object, uint64_t length) {
+  ++object.times_changed;
+  if (!object.length) return;
+  object.content.push_back({call.past.event, call.event.number, length, 0});
+  object.length = length;
+}
+
+void put_at_place(const FinishedCall& call, OpenObject& object, bool appends) {
+  put_into(call, object, appends ? object.length : object.offset);
+  if (appends && object.kind == Kind::file) {
+    object.offset = object.length;
+  } else {
+    moves(object, call.event.result);
+  }
+}
+
 void note_written(const FinishedCall& call, OpenObject& object) {
   object.written_bytes += static_cast<uint64_t>(call.event.result);
   if (object.kind == Kind::eventfd) {
@@ -293,9 +330,7 @@ void note_written(const FinishedCall& call, OpenObject& object) {
     object.changes.push_back(call.past);
   }
   if (call.event.send) object.out_channel = call.event.send->channel;
-  if (object.kind == Kind::file && object.flags & O_APPEND) object.offset.reset();
-  moves(object, call.event.result);
-  if (object.offset) object.end = std::max(object.end, *object.offset);
+  put_at_place(call, object, object.flags & O_APPEND);
 }
 
 void read(const FinishedCall& call) {
@@ -304,6 +339,25 @@ void read(const FinishedCall& call) {
 void write(const FinishedCall& call) {
   if (OpenObject* const object = object_of(call, call.event.args[0])) note_written(call, *object);
 }
+constexpr uint64_t kHere = ~uint64_t{0};  // preadv2, pwritev2: at the description's offset
+
+void preadv2(const FinishedCall& call) {
+  if (call.event.args[3] == kHere) read(call);
+}
+void pwrite(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (object) put_into(call, *object, object->flags & O_APPEND ? object->length : call.event.args[3]);
+}
+void pwritev2(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object) return;
+  const uint64_t offset = call.event.args[3], flags = call.event.args[5];
+  const bool appends = flags & RWF_APPEND || (object->flags & O_APPEND && !(flags & RWF_NOAPPEND));
+  if (object->kind != Kind::file) return note_written(call, *object);
+  if (offset == kHere) return put_at_place(call, *object, appends);
+  put_into(call, *object, appends ? object->length : offset);
+}
+
 template <int flags_argument>
 void receive(const FinishedCall& call) {
   OpenObject* const object = object_of(call, call.event.args[0]);
@@ -325,8 +379,29 @@ void lseek(const FinishedCall& call) {
   }
 }
 
-void truncate_open(const FinishedCall& call) {
-  if (OpenObject* const object = object_of(call, call.event.args[0])) object->end = call.event.args[1];
+void ftruncate(const FinishedCall& call) {
+  if (OpenObject* const object = object_of(call, call.event.args[0])) make_as_long(call, *object, call.event.args[1]);
+}
+
+// All that were opened by this path may be the file.
+void truncate(const FinishedCall& call) {
+  for (OpenObject& object : call.model.objects()) {
+    if (object.kind != Kind::file || object.path_hash != call.event.in_hash) continue;
+    ++object.times_changed;
+    forget_content(object);
+  }
+}
+
+void fallocate(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  const uint64_t mode = call.event.args[1], end = call.event.args[2] + call.event.args[3];
+  if (!object || mode == FALLOC_FL_KEEP_SIZE) return;
+  if (mode == 0) {
+    if (!object->length || end > *object->length) make_as_long(call, *object, end);
+    return;
+  }
+  ++object->times_changed;
+  forget_content(*object);
 }
 
 // The place in a directory is that of the last entry.
@@ -363,8 +438,12 @@ void move_between(const FinishedCall& call) {
     moves(*from, call.event.result);
   }
   OpenObject* const to = object_of(call, args[out]);
-  const bool moves_to = out_offset < 0 || args[static_cast<size_t>(std::max(out_offset, 0))] == 0;
-  if (to && moves_to) note_written(call, *to);
+  if (!to) return;
+  const uint64_t place = out_offset < 0 ? 0 : args[static_cast<size_t>(std::max(out_offset, 0))];
+  if (place == 0) return note_written(call, *to);
+  uint64_t after = 0;
+  const bool known = written(call.event, place, after);
+  put_into(call, *to, known ? std::optional(after - static_cast<uint64_t>(call.event.result)) : std::nullopt);
 }
 
 // ---- Sockets and the like
@@ -615,7 +694,13 @@ const std::unordered_map<int64_t, Effect>& effects() {
       {SYS_sendmsg, send},
       {SYS_sendmmsg, send},
       {SYS_lseek, lseek},
-      {SYS_ftruncate, truncate_open},
+      {SYS_preadv2, preadv2},
+      {SYS_pwrite64, pwrite},
+      {SYS_pwritev, pwrite},
+      {SYS_pwritev2, pwritev2},
+      {SYS_ftruncate, ftruncate},
+      {SYS_truncate, truncate},
+      {SYS_fallocate, fallocate},
       {SYS_getdents64, getdents64},
       {SYS_sendfile, move_between<1, 0, 2, -1>},
       {SYS_copy_file_range, move_between<0, 2, 1, 3>},

@@ -49,6 +49,14 @@ struct PastCall {
 
 using ObjectNumber = size_t;
 
+// What a call has done to a file: put bytes there, or made it `offset` bytes long (`length` is 0).
+struct ContentChange {
+  EventRef call;
+  int64_t number = 0;  // of the call
+  uint64_t offset = 0;
+  uint64_t length = 0;
+};
+
 // An open file description (open(2)).
 struct OpenObject {
   enum class Kind : uint8_t {
@@ -70,7 +78,13 @@ struct OpenObject {
   // file
   DirectoryRef base;
   std::optional<uint64_t> offset;  // bytes, or what the file system calls the place in a directory; none: unknown
-  uint64_t end = 0;                // how far it was written
+  uint64_t end = 0;                // timerfd: when it was read
+  uint64_t path_hash = 0;          // of what open(2) has read
+  uint64_t times_changed = 0;      // how many calls through this description have changed it
+  // How long it is and what was done to it, if it was empty when it was opened; none: it was not, or something has
+  // happened to it that cannot be known. What others do to it is not in here.
+  std::optional<uint64_t> length;
+  std::vector<ContentChange> content;
   std::optional<PastCall> last_read;
   std::optional<int> terminal;     // it is the master of this pseudoterminal (pty(7))
   std::optional<int> terminal_of;  // it is the other end of this one, opened by its master (TIOCGPTPEER)

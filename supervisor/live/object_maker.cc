@@ -225,9 +225,6 @@ Result<void> ObjectMaker::make_file(ObjectNumber number) {
   }
   if (fd < 0 && errno == ENOENT && writes) fd = ::open(object.path.c_str(), flags | O_CREAT | O_CLOEXEC, kMode);
   if (fd < 0) return errno_error("cannot open " + object.path);
-  if (object.cut_to && ftruncate(fd, static_cast<off_t>(*object.cut_to)) != 0) {
-    return errno_error("cannot cut " + object.path);
-  }
   if (object.offset) lseek(fd, static_cast<off_t>(*object.offset), SEEK_SET);
   return keep(number, fd);
 }

@@ -123,8 +123,6 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
     TRY(options.images->adopt(made.spec_));
     made.images_ = options.images->path();
     ASSIGN_OR_RETURN(made.hold_, Hold::make());
-  } else {
-    made.note_cuts();
   }
   TRY(made.transplant(trace, states, memories, options.images));
   for (const auto& [number, transplant] : made.transplants_) {
@@ -132,14 +130,20 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
     made.processes_.push_back({process.unit, places.at(process.unit), process.pid, made.keeper_->pid(number)});
   }
   TRY(used_copies_are_good(trace));
+  if (!options.images) TRY(made.cut_files());
   return made;
 }
 
-void Revival::note_cuts() {
+// Last, so that files stay as they are if something cannot be made.
+Result<void> Revival::cut_files() {
   for (const LiveObject& object : spec_.objects) {
     if (!object.needed || !object.cut_to) continue;
+    if (truncate(object.path.c_str(), static_cast<off_t>(*object.cut_to)) != 0) {
+      return errno_error("cannot cut " + object.path);
+    }
     spec_.notes.push_back(fmt::format("{} is cut to the {} bytes that it had there", object.path, *object.cut_to));
   }
+  return {};
 }
 
 Result<void> Revival::transplant(const Trace& trace, const std::map<UnitId, UnitState>& states,

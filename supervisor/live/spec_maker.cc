@@ -18,6 +18,7 @@
 
 #include "base/text.h"
 #include "interceptors/syscall_table.h"
+#include "supervisor/live/file_content.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
@@ -412,6 +413,23 @@ Result<void> SpecMaker::check_read(const OpenObject& object, const LiveObject& o
   return {};
 }
 
+// A file that the program writes is cut to what it held, if only the program has added to it since.
+Result<void> SpecMaker::check_written(const OpenObject& object, uint64_t size, LiveObject& out, LiveSpec& spec) const {
+  const OpenObject& later = in_later(object);
+  if (object.length && size < *object.length) {
+    spec.notes.push_back(fmt::format("{} is shorter than it was there ({} bytes)", out.path, *object.length));
+    return {};
+  }
+  if (later.times_changed == object.times_changed && (!object.length || size == *object.length)) return {};
+  ASSIGN_OR_RETURN(const bool added, was_added_later(trace_, out.path, object, later));
+  if (!added) {
+    spec.notes.push_back(out.path + " stays as it is, and may not be as it was there");
+  } else if (size > *object.length) {
+    out.cut_to = object.length;
+  }
+  return {};
+}
+
 Result<void> SpecMaker::add_file(const OpenObject& object, const WantedInputs& inputs, LiveObject& out,
                                  LiveSpec& spec) const {
   out.path = object.terminal_of ? fmt::format("/dev/pts/{}", *object.terminal_of)
@@ -454,13 +472,8 @@ Result<void> SpecMaker::add_file(const OpenObject& object, const WantedInputs& i
   }
   if (!exists) return Error{"the program had opened " + out.path + ", which is missing"};
   if (S_ISREG(info.st_mode)) {
-    if (!writes) return check_read(object, out, spec);
-    const bool made_here = object.flags & O_TRUNC || (object.flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
-    if (made_here && static_cast<uint64_t>(info.st_size) > object.end) out.cut_to = object.end;
-    if (made_here && static_cast<uint64_t>(info.st_size) < object.end) {
-      spec.notes.push_back(fmt::format("{} is shorter than it was there ({} bytes)", out.path, object.end));
-    }
-    return {};
+    return writes ? check_written(object, static_cast<uint64_t>(info.st_size), out, spec)
+                  : check_read(object, out, spec);
   }
   if (S_ISDIR(info.st_mode)) return {};
   constexpr unsigned kMemoryDevices = 1;

@@ -56,6 +56,7 @@ class SpecMaker {
   Result<void> add_socket(const OpenObject& object, const WantedInputs& inputs, LiveObject& out);
   Result<void> add_special(const OpenObject& object, const WantedInputs& inputs, LiveObject& out) const;
   Result<void> check_read(const OpenObject& object, const LiveObject& out, LiveSpec& spec) const;
+  Result<void> check_written(const OpenObject& object, uint64_t size, LiveObject& out, LiveSpec& spec) const;
   Result<void> add_processes(const WantedInputs& inputs, const std::map<UnitId, UnitState>& states, LiveSpec& spec);
   Result<LiveThread> thread_of(KernelModel::ThreadName name, const ThreadModel& model, const ThreadState& state,
                                const WantedInputs& inputs) const;

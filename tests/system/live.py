@@ -273,6 +273,24 @@ def output(ctx):
     ctx.expect((ctx.work / "out").read_bytes() == whole, outcome, "the file is another one")
 
 
+@test("live/uncut")
+def uncut(ctx):
+    """A file is not cut if somebody else has written to it too, or has changed it since."""
+    run = "exec 3>out 4>own\necho start >&3\nfor i in 1 2 3; do echo step $i >> out; echo $i >&4; done\nsh -c :\n"
+    record(ctx, "sh", "run.sh", run_sh=run)
+    shared, own = ctx.work / "out", ctx.work / "own"
+    whole = shared.read_bytes()
+    place = f"1@{calls(ctx, '1', r'^write[(]1, ')[4]}"  # of "2"
+    said = "stays as it is, and may not be as it was there"
+    for text, sign in ((b"1\n2\n3\n", "own is cut to the 2 bytes"), (b"1\n2\n3\nmine\n", f"own {said}"), (b"1\n2\n4\n", f"own {said}")):
+        shared.write_bytes(whole)
+        own.write_bytes(text)
+        outcome = live(ctx, place)
+        ctx.expect(f"out {said}" in outcome.stderr and sign in outcome.stderr, outcome, f"does not say: {sign}")
+        ctx.expect(shared.read_bytes().startswith(whole), outcome, "what another process has written is gone")
+        ctx.expect(own.read_bytes() == text.replace(b"4", b"3"), outcome, "the file is another one")
+
+
 @test("live/signals")
 def signals(ctx):
     """Handlers, ignored and blocked signals, directory and umask are as they were."""

@@ -3,11 +3,13 @@
 #include "supervisor/live/kernel_model.h"
 
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 
@@ -92,10 +94,68 @@ TEST_CASE("KernelModel: a file's offset moves with what is read, written and sou
   CHECK_EQ(story.object(3).offset, 60);
   story.make(SYS_write, {3, kBuffer, 5}, 5);
   CHECK_EQ(story.object(3).offset, 65);
-  CHECK_EQ(story.object(3).end, 65);
+  CHECK_FALSE(story.object(3).length);  // nothing tells how long it was
   story.make(SYS_lseek, {3, 0, SEEK_END}, 4096);
   story.make(SYS_read, {3, kBuffer, 100}, -EINTR);
   CHECK_EQ(story.object(3).offset, 4096);
+}
+
+TEST_CASE("KernelModel: the length of a file that was empty when it was opened") {
+  Story story;
+  const auto length = [&] { return story.object(3).length; };
+  const auto written = [&](uint64_t address, uint64_t value) {
+    MemoryWrite write{address, sizeof value, MemoryWrite::Kind::data, Bytes(sizeof value)};
+    std::memcpy(write.data.data(), &value, sizeof value);
+    return write;
+  };
+  story.make(SYS_open, {kPath, O_RDWR | O_CREAT | O_EXCL, 0}, 3);
+  CHECK_EQ(length(), 0);
+  story.make(SYS_write, {3, kBuffer, 5}, 5);
+  story.make(SYS_pwrite64, {3, kBuffer, 10, 20}, 10);
+  CHECK_EQ(length(), 30);
+  CHECK_EQ(story.object(3).offset, 5);
+  story.make(SYS_pwritev, {3, kBuffer, 1, 30, 0}, 3);
+  story.make(SYS_pwritev2, {3, kBuffer, 1, 0, 0, RWF_APPEND}, 2);
+  CHECK_EQ(length(), 35);
+  story.make(SYS_pwritev2, {3, kBuffer, 1, ~0ull, 0, 0}, 4);
+  story.make(SYS_preadv2, {3, kBuffer, 1, ~0ull, 0, 0}, 3);
+  CHECK_EQ(story.object(3).offset, 12);
+  story.make(SYS_preadv2, {3, kBuffer, 1, 7, 0, 0}, 3);
+  CHECK_EQ(story.object(3).offset, 12);
+  story.make(SYS_fallocate, {3, 0, 30, 30}, 0);
+  story.make(SYS_fallocate, {3, FALLOC_FL_KEEP_SIZE, 30, 300}, 0);
+  CHECK_EQ(length(), 60);
+  story.make(SYS_open, {kPath, O_RDONLY, 0}, 4);
+  story.call(SYS_copy_file_range, {4, 0, 3, kBuffer, 50, 0}, 50).writes.push_back(written(kBuffer, 110));
+  story.happens();
+  CHECK_EQ(length(), 110);
+  story.make(SYS_ftruncate, {3, 7}, 0);
+  CHECK_EQ(length(), 7);
+  CHECK_EQ(story.object(3).times_changed, 8);
+  story.make(SYS_fallocate, {3, FALLOC_FL_COLLAPSE_RANGE, 0, 4096}, 0);
+  CHECK_FALSE(length());
+}
+
+TEST_CASE("KernelModel: what is appended, and a file that is cut by its path") {
+  Story story;
+  story.call(SYS_open, {kPath, O_RDWR | O_TRUNC | O_APPEND, 0}, 3).in_hash = 77;
+  story.happens();
+  story.make(SYS_write, {3, kBuffer, 5}, 5);
+  story.make(SYS_lseek, {3, 0, SEEK_SET}, 0);
+  story.make(SYS_pwrite64, {3, kBuffer, 5, 0}, 5);
+  CHECK_EQ(story.object(3).length, 10);
+  CHECK_EQ(story.object(3).offset, 0);
+  story.make(SYS_write, {3, kBuffer, 5}, 5);
+  CHECK_EQ(story.object(3).length, 15);
+  CHECK_EQ(story.object(3).offset, 15);
+  story.call(SYS_truncate, {kPath, 3}, 0).in_hash = 78;
+  story.happens();
+  CHECK_EQ(story.object(3).length, 15);
+  story.call(SYS_truncate, {kPath, 3}, 0).in_hash = 77;
+  story.happens();
+  CHECK_FALSE(story.object(3).length);
+  story.make(SYS_write, {3, kBuffer, 5}, 5);
+  CHECK_FALSE(story.object(3).offset);
 }
 
 TEST_CASE("KernelModel: a series moves the offset with each of its calls") {
