@@ -176,7 +176,7 @@ void ObjectMaker::finish(ObjectNumber number) {
   const int flags = fcntl(made_[number], F_GETFL);
   const int wanted = object.nonblocking ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
   if (wanted != flags) fcntl(made_[number], F_SETFL, wanted);
-  if (object.kind != Kind::socket || !object.connected) return;
+  if (object.kind != Kind::socket || !(object.connected || object.peer)) return;
   if (object.shut[0]) shutdown(made_[number], SHUT_RD);
   if (!object.shut[1]) return;
   if (holds_back(object.peer ? spec_.objects[*object.peer] : object)) {

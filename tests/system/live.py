@@ -483,6 +483,34 @@ def peers(ctx):
             ctx.expect(outcome.stdout.startswith("ok"), outcome, f"the program is wrong from event {event} on")
 
 
+SHUT = """
+import os, socket
+pairs = []
+for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM):
+    for how in (socket.SHUT_WR, socket.SHUT_RD):
+        pairs.append(socket.socketpair(socket.AF_UNIX, kind))
+        for end in pairs[-1]: end.setblocking(False)
+        pairs[-1][0].send(b'ab')
+        pairs[-1][0].shutdown(how)
+os.getppid()
+def attempt(call, argument):
+    try:
+        return call(argument)
+    except OSError as error:
+        return error.errno
+for one, other in pairs:
+    print(*(attempt(other.recv, 10) for _ in range(2)), attempt(one.send, b'x'), attempt(other.send, b'x'), attempt(one.recv, 10), flush=True)
+"""
+
+
+@test("live/shut")
+def shut(ctx):
+    """Ends of socket pairs that were shut down are shut, with what was sent before on its way."""
+    recorded = record(ctx, "/usr/bin/python3", "shut.py", shut_py=SHUT)
+    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getppid[(]')[-1]}")
+    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
+
+
 @test("live/socket_in_use")
 def socket_in_use(ctx):
     """A unix socket at which somebody listens is left to him, like a port; one that was left behind is not in the way."""
