@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -86,8 +87,9 @@ void open_with(const FinishedCall& call, DirectoryRef base, uint64_t flags) {
   object.offset = 0;
   object.path_hash = call.event.in_hash;
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
-  const bool is_new = (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
-  if (writes && (flags & O_TRUNC || is_new)) object.length = 0;
+  object.names_before = call.model.name_changes().size();
+  const bool is_new = (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL) || (flags & O_TMPFILE) == O_TMPFILE;
+  object.was_empty = writes && (flags & O_TRUNC || is_new);
   object.nonblocking = flags & O_NONBLOCK;
   place(call, as_int(static_cast<uint64_t>(call.event.result)), flags & O_CLOEXEC);
 }
@@ -102,6 +104,22 @@ void mknod(const FinishedCall& call) {
 void mknodat(const FinishedCall& call) {
   if (S_ISFIFO(call.event.args[2])) call.model.note_fifo(call.past, directory_at(call, call.event.args[0]));
 }
+
+// ---- Names of files
+
+void change_names(const FinishedCall& call) {
+  call.model.note_name_change({call.past, *call.process.directory, *call.process.directory});
+}
+void change_names_at(const FinishedCall& call) {
+  call.model.note_name_change(
+      {call.past, directory_at(call, call.event.args[0]), directory_at(call, call.event.args[2])});
+}
+void unlinkat(const FinishedCall& call) {
+  if (call.event.args[2] & AT_REMOVEDIR) return;
+  call.model.note_name_change({call.past, directory_at(call, call.event.args[0]), nullptr});
+}
+
+// ---- More descriptors
 
 void pair_of(const FinishedCall& call, Kind kind, uint64_t address, uint64_t flags, bool close_on_exec) {
   int fds[2];
@@ -312,12 +330,13 @@ void make_as_long(const FinishedCall& call, OpenObject& object, uint64_t length)
   if (!object.length) return;
   object.content.push_back({call.past.event, call.event.number, length, 0});
   object.length = length;
+  object.was_empty |= length == 0;
 }
 
 void put_at_place(const FinishedCall& call, OpenObject& object, bool appends) {
-  put_into(call, object, appends ? object.length : object.offset);
+  put_into(call, object, appends ? object.known_length() : object.offset);
   if (appends && object.kind == Kind::file) {
-    object.offset = object.length;
+    object.offset = object.known_length();
   } else {
     moves(object, call.event.result);
   }
@@ -346,7 +365,7 @@ void preadv2(const FinishedCall& call) {
 }
 void pwrite(const FinishedCall& call) {
   OpenObject* const object = object_of(call, call.event.args[0]);
-  if (object) put_into(call, *object, object->flags & O_APPEND ? object->length : call.event.args[3]);
+  if (object) put_into(call, *object, object->flags & O_APPEND ? object->known_length() : call.event.args[3]);
 }
 void pwritev2(const FinishedCall& call) {
   OpenObject* const object = object_of(call, call.event.args[0]);
@@ -355,7 +374,7 @@ void pwritev2(const FinishedCall& call) {
   const bool appends = flags & RWF_APPEND || (object->flags & O_APPEND && !(flags & RWF_NOAPPEND));
   if (object->kind != Kind::file) return note_written(call, *object);
   if (offset == kHere) return put_at_place(call, *object, appends);
-  put_into(call, *object, appends ? object->length : offset);
+  put_into(call, *object, appends ? object->known_length() : offset);
 }
 
 template <int flags_argument>
@@ -503,6 +522,12 @@ void signalfd4(const FinishedCall& call) {
   object.nonblocking = call.event.args[3] & O_NONBLOCK;
   object.changes = {call.past};
   place(call, as_int(static_cast<uint64_t>(call.event.result)), call.event.args[3] & O_CLOEXEC);
+}
+
+void mmap(const FinishedCall& call) {
+  const bool shared = (call.event.args[3] & MAP_TYPE) != MAP_PRIVATE && !(call.event.args[3] & MAP_ANONYMOUS);
+  const Descriptor* const known = shared ? descriptor(call, call.event.args[4]) : nullptr;
+  if (known) call.model.objects()[known->object].mapped = true;
 }
 
 // ---- Processes and threads
@@ -654,6 +679,14 @@ const std::unordered_map<int64_t, Effect>& effects() {
       {SYS_creat, creat},
       {SYS_mknod, mknod},
       {SYS_mknodat, mknodat},
+      {SYS_unlink, change_names},
+      {SYS_unlinkat, unlinkat},
+      {SYS_rename, change_names},
+      {SYS_renameat, change_names_at},
+      {SYS_renameat2, change_names_at},
+      {SYS_link, change_names},
+      {SYS_linkat, change_names_at},
+      {SYS_mmap, mmap},
       {SYS_close, close},
       {SYS_close_range, close_range},
       {SYS_dup, dup},

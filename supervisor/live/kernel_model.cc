@@ -77,6 +77,11 @@ std::optional<ObjectNumber> KernelModel::find(const OpenObject& object) const {
   return static_cast<ObjectNumber>(found - objects_.begin());
 }
 
+const OpenObject& KernelModel::same(const OpenObject& object) const {
+  const auto found = find(object);
+  return found ? objects_[*found] : object;
+}
+
 int KernelModel::socket_type(const OpenObject& object) const {
   constexpr uint64_t kTypes = 0xf;
   if (object.kind != OpenObject::Kind::socket) return 0;

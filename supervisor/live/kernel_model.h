@@ -30,6 +30,8 @@ class KernelModel {
 
   // The same object as one of another model of the recording.
   std::optional<ObjectNumber> find(const OpenObject& object) const;
+  // ... or, if this one does not have it, the given one.
+  const OpenObject& same(const OpenObject& object) const;
   // SOCK_STREAM and so on; 0 if it is not a socket.
   int socket_type(const OpenObject& object) const;
 
@@ -39,6 +41,10 @@ class KernelModel {
   // FIFOs that the program has made (mknod(2)), and the directories in which their paths begin.
   const std::vector<std::pair<PastCall, DirectoryRef>>& fifos() const { return fifos_; }
   void note_fifo(const PastCall& call, const DirectoryRef& base) { fifos_.emplace_back(call, base); }
+
+  // What has happened to names of files, in order.
+  const std::vector<NameChange>& name_changes() const { return name_changes_; }
+  void note_name_change(NameChange change) { name_changes_.push_back(std::move(change)); }
 
   // For the functions that know what single calls do.
   std::vector<OpenObject>& objects() { return objects_; }
@@ -60,6 +66,7 @@ class KernelModel {
 
   std::vector<OpenObject> objects_;
   std::vector<std::pair<PastCall, DirectoryRef>> fifos_;
+  std::vector<NameChange> name_changes_;
   std::map<ProcessName, ProcessModel> processes_;
   std::map<ThreadName, ThreadModel> threads_;
   std::map<ThreadName, std::pair<EventIndex, Event>> in_calls_;

@@ -47,6 +47,12 @@ struct PastCall {
   uint64_t at_ns = 0;  // on the recording host's CLOCK_MONOTONIC; 0: not known
 };
 
+// A call that has changed which files names mean: unlink(2), rename(2), link(2) and the like.
+struct NameChange {
+  PastCall call;
+  DirectoryRef from, to;  // where its paths begin, if they are relative
+};
+
 using ObjectNumber = size_t;
 
 // What a call has done to a file: put bytes there, or made it `offset` bytes long (`length` is 0).
@@ -81,10 +87,13 @@ struct OpenObject {
   uint64_t end = 0;                // timerfd: when it was read
   uint64_t path_hash = 0;          // of what open(2) has read
   uint64_t times_changed = 0;      // how many calls through this description have changed it
-  // How long it is and what was done to it, if it was empty when it was opened; none: it was not, or something has
-  // happened to it that cannot be known. What others do to it is not in here.
-  std::optional<uint64_t> length;
+  // How long the calls through this description have made it and what they have done, as if it had been empty when it
+  // was opened; none: something has happened to it that cannot be known. What others do to it is not in here.
+  std::optional<uint64_t> length = 0;
   std::vector<ContentChange> content;
+  bool was_empty = false;   // when it was opened
+  bool mapped = false;      // shared, and so changed without calls
+  size_t names_before = 0;  // how many names had changed when it was opened
   std::optional<PastCall> last_read;
   std::optional<int> terminal;     // it is the master of this pseudoterminal (pty(7))
   std::optional<int> terminal_of;  // it is the other end of this one, opened by its master (TIOCGPTPEER)
@@ -111,6 +120,9 @@ struct OpenObject {
   std::set<UnitId> users;           // eventfd: which units have read or written it
   std::map<int, PastCall> watched;  // epoll: by descriptor, the last EPOLL_CTL_ADD or MOD
   std::map<int, ObjectNumber> watched_objects;
+
+  // Of a file.
+  std::optional<uint64_t> known_length() const { return was_empty ? length : std::nullopt; }
 };
 
 struct Descriptor {

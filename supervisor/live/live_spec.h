@@ -43,6 +43,8 @@ struct LiveObject {
   bool nonblocking = false;
   // file
   std::string path;
+  bool nameless = false;  // `path` is the directory of a file that has no name
+  Bytes content;          // of a file that is made anew
   bool fifo = false;
   bool terminal = false;                    // the master of a pseudoterminal
   std::optional<ObjectNumber> terminal_of;  // the other end of this one

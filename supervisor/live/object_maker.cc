@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -121,6 +122,16 @@ int put(int from, const Bytes& to, const Bytes& bytes) {
   return err;
 }
 
+// Where the file system has no files without names, or the directory has gone, it is in memory.
+int open_nameless(const std::string& directory, int flags) {
+  constexpr mode_t kOwn = 0600;
+  const int fd = ::open(directory.c_str(), flags | O_TMPFILE | O_CLOEXEC, kOwn);
+  if (fd >= 0) return fd;
+  const int memory = memfd_create("removed", MFD_CLOEXEC);
+  fcntl(memory, F_SETFL, flags);
+  return memory;
+}
+
 Error does_not_fit() { return Error{"the bytes that were on their way do not fit into a pipe or socket"}; }
 
 }  // namespace
@@ -216,7 +227,7 @@ Result<void> ObjectMaker::make_file(ObjectNumber number) {
   constexpr int kOnce = O_TRUNC | O_EXCL | O_CREAT;
   const int flags = static_cast<int>(object.flags) & ~kOnce;
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
-  int fd = ::open(object.path.c_str(), flags | O_CLOEXEC);
+  int fd = object.nameless ? open_nameless(object.path, flags) : ::open(object.path.c_str(), flags | O_CLOEXEC);
   constexpr mode_t kMode = 0666;
   if (fd < 0 && errno == ENOENT && writes) {
     std::error_code ignored;
@@ -225,6 +236,7 @@ Result<void> ObjectMaker::make_file(ObjectNumber number) {
   }
   if (fd < 0 && errno == ENOENT && writes) fd = ::open(object.path.c_str(), flags | O_CREAT | O_CLOEXEC, kMode);
   if (fd < 0) return errno_error("cannot open " + object.path);
+  if (!object.content.empty() && put(fd, {}, object.content) != 0) return errno_error("cannot write " + object.path);
   if (object.offset) lseek(fd, static_cast<off_t>(*object.offset), SEEK_SET);
   return keep(number, fd);
 }

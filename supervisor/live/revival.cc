@@ -101,6 +101,10 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
   const auto tier = options.in_process ? make_tier() : nullptr;
   const SetRun run{trace, graph, processors, tier.get()};
   TRY(inputs.find(run));
+  maker.files().want_names(inputs);
+  TRY(inputs.find(run));
+  maker.files().want_content(inputs);
+  TRY(inputs.find(run));
   ASSIGN_OR_RETURN(const auto replay, JointReplay::make(run, line.plan, line.standing.size(), false));
   ASSIGN_OR_RETURN(const auto came, replay->go_to(line.plan));
   if (came == JointReplay::Came::all_ended) return failure(*replay, trace, line.plan);

@@ -7,9 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +16,6 @@
 
 #include "base/text.h"
 #include "interceptors/syscall_table.h"
-#include "supervisor/live/file_content.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
@@ -35,10 +32,6 @@ std::string what(const OpenObject& object) {
 }
 
 bool is_connected(const OpenObject& object) { return object.connects || object.accepted_from; }
-
-void want_directory(const DirectoryRef& directory, WantedInputs& inputs) {
-  for (const Directory* at = directory.get(); at && at->number; at = at->base.get()) inputs.want(at->call);
-}
 
 }  // namespace
 
@@ -78,7 +71,7 @@ Result<void> SpecMaker::check() {
                         "had it from outside, give it to redrive as well",
                         name.first, printable(trace_.unit_name(name.first)), fd)};
       }
-      if (object.kind == Kind::eventfd && in_later(object).users.size() > 1) {
+      if (object.kind == Kind::eventfd && later_.model.same(object).users.size() > 1) {
         return Error{
             fmt::format("unit {} ({}) cannot live again: it shares the counter of its descriptor {} "
                         "(eventfd(2)) with other units, and nothing tells what they did first",
@@ -127,12 +120,6 @@ void SpecMaker::pair(ObjectNumber a, ObjectNumber b) {
   needed_[b] = a;
 }
 
-// The same object at the recording's end.
-const OpenObject& SpecMaker::in_later(const OpenObject& object) const {
-  const auto found = later_.model.find(object);
-  return found ? later_.model.objects()[*found] : object;
-}
-
 // Whether a process has a descriptor of it.
 bool SpecMaker::is_held(ObjectNumber number) const {
   const auto holds = [&](const auto& entry) {
@@ -152,7 +139,7 @@ void SpecMaker::pair_sockets() {
   for (const auto& [number, peer] : needed_) {
     const bool datagrams = past_.model.socket_type(objects[number]) == SOCK_DGRAM;
     if (objects[number].kind != Kind::socket || datagrams || peer || !is_connected(objects[number])) continue;
-    open.emplace_back(number, &in_later(objects[number]));
+    open.emplace_back(number, &later_.model.same(objects[number]));
   }
   for (size_t i = 0; i < open.size(); ++i) {
     if (needed_[open[i].first]) continue;
@@ -165,7 +152,7 @@ void SpecMaker::pair_sockets() {
     for (ObjectNumber number = 0; number < objects.size() && !needed_[open[i].first]; ++number) {
       const OpenObject& closed = objects[number];
       const bool is_end = closed.kind == Kind::socket && !needed_.contains(number) && !is_held(number);
-      if (is_end && belong_together(*open[i].second, in_later(closed))) pair(open[i].first, number);
+      if (is_end && belong_together(*open[i].second, later_.model.same(closed))) pair(open[i].first, number);
     }
     if (needed_[open[i].first] || !objects[open[i].first].connects) continue;
     // Maybe it is accepted later, by a socket that listens here.
@@ -187,7 +174,7 @@ void SpecMaker::pair_sockets() {
 Result<std::vector<InFlight::Piece>> SpecMaker::arriving(ObjectNumber at) const {
   const OpenObject& object = past_.model.objects()[at];
   const auto peer = needed_.at(at);
-  if (!peer) return past_.in_flight.pieces(in_later(object).datagrams);
+  if (!peer) return past_.in_flight.pieces(later_.model.same(object).datagrams);
   const OpenObject& sender = past_.model.objects()[*peer];
   const uint64_t channel = object.in_channel ? object.in_channel : sender.out_channel;
   auto pieces = past_.in_flight.pieces(channel);
@@ -233,14 +220,7 @@ Result<void> SpecMaker::want_inputs(WantedInputs& inputs) {
     for (const auto& piece : pieces) inputs.want(piece.send);
     for (const auto& piece : sent_ahead(number)) inputs.want(piece.send);
   }
-  const bool any_file = std::any_of(needed_.begin(), needed_.end(), [&](const auto& entry) {
-    return past_.model.objects()[entry.first].kind == Kind::file;
-  });
-  for (const auto& [call, base] : past_.model.fifos()) {
-    if (!any_file) break;
-    inputs.want(call);
-    want_directory(base, inputs);
-  }
+  file_specs_.want_fifos(inputs);
   for (const auto& [name, process] : past_.model.processes()) {
     if (lives(name, process)) want_process(process, inputs);
   }
@@ -295,17 +275,6 @@ void SpecMaker::want_process(const ProcessModel& process, WantedInputs& inputs) 
 
 // ---- Objects
 
-std::string SpecMaker::directory_of(const DirectoryRef& directory, const WantedInputs& inputs) const {
-  if (!directory || !directory->number) return trace_.settings().working_directory;
-  return path_of(directory->call, directory->base, inputs);
-}
-
-std::string SpecMaker::path_of(EventRef call, const DirectoryRef& base, const WantedInputs& inputs) const {
-  const std::string path = inputs.text(call);
-  if (path.starts_with('/')) return path;
-  return directory_of(base, inputs) + "/" + path;
-}
-
 Result<void> SpecMaker::add_objects(const WantedInputs& inputs, LiveSpec& spec) {
   const auto& objects = past_.model.objects();
   spec.objects.resize(objects.size());
@@ -320,7 +289,7 @@ Result<void> SpecMaker::add_objects(const WantedInputs& inputs, LiveSpec& spec) 
     out.peer = peer;
     out.end_number = object.end_number;
     out.shut = object.shut;
-    if (object.kind == Kind::file) TRY(add_file(object, inputs, out, spec));
+    if (object.kind == Kind::file) TRY(file_specs_.add(object, inputs, out, spec));
     if (object.kind == Kind::socket) TRY(add_socket(object, inputs, out));
     TRY(add_special(object, inputs, out));
     TRY(add_messages(number, inputs, spec));
@@ -370,7 +339,7 @@ Result<LiveMessage> SpecMaker::message(const InFlight::Piece& piece, const Wante
   const auto first = read->payload.begin() + static_cast<long>(piece.offset);
   out.bytes.assign(first, first + static_cast<long>(piece.length));
   for (const auto& [number, peer] : needed_) {
-    if (in_later(past_.model.objects()[number]).out_channel == piece.channel) out.from = number;
+    if (later_.model.same(past_.model.objects()[number]).out_channel == piece.channel) out.from = number;
   }
   return out;
 }
@@ -389,102 +358,6 @@ Result<void> SpecMaker::add_messages(ObjectNumber number, const WantedInputs& in
   ASSIGN_OR_RETURN(const auto pieces, arriving(number));
   TRY(add(pieces, spec.objects[number].arriving));
   return add(sent_ahead(number), spec.objects[number].sent_ahead);
-}
-
-// Whether the file still holds what the program has read last.
-Result<void> SpecMaker::check_read(const OpenObject& object, const LiveObject& out, LiveSpec& spec) const {
-  if (!object.last_read) return {};
-  const EventRef at = object.last_read->event;
-  bool differs = false;
-  TRY(trace_.for_each_event(at.unit, at.event, at.event + 1, [&](EventIndex, const Event& event) {
-    const int fd = ::open(out.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    uint64_t offset = object.last_read_at;
-    for (const MemoryWrite& write : event.writes) {
-      if (write.kind != MemoryWrite::Kind::data || fd < 0) continue;
-      Bytes now(write.data.size());
-      const ssize_t got = pread(fd, now.data(), now.size(), static_cast<off_t>(offset));
-      differs |= got != static_cast<ssize_t>(now.size()) || now != write.data;
-      offset += write.data.size();
-    }
-    if (fd >= 0) ::close(fd);
-    return true;
-  }));
-  if (differs) spec.notes.push_back(out.path + " is not what it was when the program was recorded");
-  return {};
-}
-
-// A file that the program writes is cut to what it held, if only the program has added to it since.
-Result<void> SpecMaker::check_written(const OpenObject& object, uint64_t size, LiveObject& out, LiveSpec& spec) const {
-  const OpenObject& later = in_later(object);
-  if (object.length && size < *object.length) {
-    spec.notes.push_back(fmt::format("{} is shorter than it was there ({} bytes)", out.path, *object.length));
-    return {};
-  }
-  if (later.times_changed == object.times_changed && (!object.length || size == *object.length)) return {};
-  ASSIGN_OR_RETURN(const bool added, was_added_later(trace_, out.path, object, later));
-  if (!added) {
-    spec.notes.push_back(out.path + " stays as it is, and may not be as it was there");
-  } else if (size > *object.length) {
-    out.cut_to = object.length;
-  }
-  return {};
-}
-
-Result<void> SpecMaker::add_file(const OpenObject& object, const WantedInputs& inputs, LiveObject& out,
-                                 LiveSpec& spec) const {
-  out.path = object.terminal_of ? fmt::format("/dev/pts/{}", *object.terminal_of)
-                                : path_of(object.made.event, object.base, inputs);
-  out.offset = object.offset;
-  const bool writes = (object.flags & O_ACCMODE) != O_RDONLY;
-  for (const PastCall& setting : object.settings) {
-    const WantedInputs::Read* const read = inputs.of(setting.event);
-    if (read && !read->pieces.empty() && setting.args[1] != FIONBIO) out.terminal_settings.push_back(read->pieces[0]);
-  }
-  out.terminal = object.terminal.has_value();
-  for (const auto& [number, peer] : needed_) {
-    const OpenObject& master = past_.model.objects()[number];
-    if (!master.terminal || out.path != fmt::format("/dev/pts/{}", *master.terminal)) continue;
-    if (master.read_bytes != object.written_bytes || master.written_bytes != object.read_bytes) {
-      return Error{
-          fmt::format("something is on its way through the terminal {}, or it changes it: that cannot be made "
-                      "again",
-                      out.path)};
-    }
-    out.terminal_of = number;
-  }
-  if (out.terminal || out.terminal_of) return {};
-  const auto& fifos = past_.model.fifos();
-  out.fifo = std::any_of(fifos.begin(), fifos.end(),
-                         [&](const auto& fifo) { return path_of(fifo.first.event, fifo.second, inputs) == out.path; });
-  if (out.fifo && object.read_bytes == 0 && object.written_bytes == 0) return {};
-  struct stat info {};
-  const bool exists = stat(out.path.c_str(), &info) == 0;
-  const auto copy = std::find_if(trace_.files().begin(), trace_.files().end(),
-                                 [&](const auto& file) { return file.second.path == out.path; });
-  if (copy != trace_.files().end() && !writes && (files_ == Files::trace || !exists)) {
-    if (files_ == Files::real) spec.notes.push_back(out.path + " is missing: the trace's copy is read");
-    ASSIGN_OR_RETURN(out.path, trace_.file_path(copy->first));
-    return {};
-  }
-  if (!exists && writes) {
-    spec.notes.push_back(out.path + " is missing: it is made anew");
-    return {};
-  }
-  if (!exists) return Error{"the program had opened " + out.path + ", which is missing"};
-  if (S_ISREG(info.st_mode)) {
-    return writes ? check_written(object, static_cast<uint64_t>(info.st_size), out, spec)
-                  : check_read(object, out, spec);
-  }
-  if (S_ISDIR(info.st_mode)) return {};
-  constexpr unsigned kMemoryDevices = 1;
-  const bool harmless = S_ISCHR(info.st_mode) && major(info.st_rdev) == kMemoryDevices;
-  const bool terminal = S_ISCHR(info.st_mode) && out.path == "/dev/tty";
-  if (harmless || terminal) {
-    out.offset.reset();
-    return {};
-  }
-  return Error{"the program had opened " + out.path + ", which is " + (S_ISFIFO(info.st_mode) ? "a FIFO" : "a device") +
-               " and cannot be opened as it was"};
 }
 
 Result<void> SpecMaker::add_socket(const OpenObject& object, const WantedInputs& inputs, LiveObject& out) {
@@ -696,7 +569,7 @@ Result<void> SpecMaker::add_processes(const WantedInputs& inputs, const std::map
       continue;
     }
     out.descriptors = *process.descriptors;
-    out.directory = directory_of(*process.directory, inputs);
+    out.directory = file_specs_.directory_of(*process.directory, inputs);
     if (*process.umask >= 0) out.umask = static_cast<uint32_t>(*process.umask);
     for (const auto& [resource, call] : process.limits) {
       if (const auto limit = inputs.value<rlimit>(call.event)) out.limits[resource] = *limit;

@@ -597,3 +597,35 @@ def deliver_mpi(ctx):
     (event, first), (_, other) = sorted((last[sender], sender) for sender in (3, 4))  # the units of ranks 1 and 2
     outcome = live(ctx, "--deliver", f"ranks.1@{event}={other}")
     ctx.expect(outcome.stdout.split() == recorded.stdout.split()[::-1], outcome, f"unit {other} is not first")
+
+
+NAMES = """
+import os, tempfile
+def opened(name): return os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+anonymous = tempfile.TemporaryFile(buffering=0)
+anonymous.write(b'anonymous')
+removed, path = tempfile.mkstemp(dir='.')
+os.write(removed, b'removed')
+os.pwrite(removed, b'RE', 0)
+os.unlink(path)
+renamed = opened('first')
+os.writev(renamed, [b'ren', b'amed '])
+os.rename('first', 'second')
+kept, later = opened('kept'), opened('later')
+os.write(later, b'gone later')
+for i in range(20): os.getppid()
+os.unlink('later')
+for fd in anonymous.fileno(), removed, renamed, later:
+    os.write(fd, b' and more')
+    print(os.fstat(fd).st_nlink, os.pread(fd, 100, 0), flush=True)
+print(sorted(name for name in os.listdir('.') if name != 'names.py'), open('second').read(), flush=True)
+"""
+
+
+@test("live/names")
+def names(ctx):
+    """Files without a name have what they held, those with another one are found by it, and one that was removed since is made anew."""
+    recorded = record(ctx, "/usr/bin/python3", "names.py", names_py=NAMES)
+    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getppid[(]')[10]}")
+    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
+    ctx.expect("later is missing: it is made anew\n" in outcome.stderr, outcome, "does not say that a file is made anew")

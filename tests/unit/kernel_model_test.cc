@@ -4,15 +4,18 @@
 
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <linux/fs.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 
+#include "supervisor/live/file_names.h"
 #include "supervisor/live/in_flight.h"
 #include "tests/unit/unit_test.h"
 
@@ -94,7 +97,7 @@ TEST_CASE("KernelModel: a file's offset moves with what is read, written and sou
   CHECK_EQ(story.object(3).offset, 60);
   story.make(SYS_write, {3, kBuffer, 5}, 5);
   CHECK_EQ(story.object(3).offset, 65);
-  CHECK_FALSE(story.object(3).length);  // nothing tells how long it was
+  CHECK_FALSE(story.object(3).known_length());
   story.make(SYS_lseek, {3, 0, SEEK_END}, 4096);
   story.make(SYS_read, {3, kBuffer, 100}, -EINTR);
   CHECK_EQ(story.object(3).offset, 4096);
@@ -102,7 +105,7 @@ TEST_CASE("KernelModel: a file's offset moves with what is read, written and sou
 
 TEST_CASE("KernelModel: the length of a file that was empty when it was opened") {
   Story story;
-  const auto length = [&] { return story.object(3).length; };
+  const auto length = [&] { return story.object(3).known_length(); };
   const auto written = [&](uint64_t address, uint64_t value) {
     MemoryWrite write{address, sizeof value, MemoryWrite::Kind::data, Bytes(sizeof value)};
     std::memcpy(write.data.data(), &value, sizeof value);
@@ -134,6 +137,44 @@ TEST_CASE("KernelModel: the length of a file that was empty when it was opened")
   CHECK_EQ(story.object(3).times_changed, 8);
   story.make(SYS_fallocate, {3, FALLOC_FL_COLLAPSE_RANGE, 0, 4096}, 0);
   CHECK_FALSE(length());
+  story.make(SYS_open, {kPath, O_RDWR | O_CREAT, 0}, 3);
+  story.make(SYS_write, {3, kBuffer, 5}, 5);
+  CHECK_FALSE(length());
+  CHECK_EQ(story.object(3).length, 5);
+  story.make(SYS_ftruncate, {3, 0}, 0);
+  CHECK_EQ(length(), 0);
+}
+
+TEST_CASE("KernelModel: names that have changed since a file was opened") {
+  Story story;
+  story.make(SYS_unlink, {kPath}, 0);
+  story.make(SYS_open, {kPath, O_RDWR | O_TMPFILE, 0600}, 3);
+  CHECK(story.object(3).was_empty);
+  story.make(SYS_unlinkat, {static_cast<uint64_t>(AT_FDCWD), kPath, AT_REMOVEDIR}, 0);
+  story.make(SYS_renameat2, {static_cast<uint64_t>(AT_FDCWD), kPath, static_cast<uint64_t>(AT_FDCWD), kBuffer, 0}, 0);
+  const auto& changes = story.model.name_changes();
+  REQUIRE_EQ(changes.size(), 2);
+  CHECK_EQ(story.object(3).names_before, 1);
+  CHECK_EQ(changes[1].call.number, SYS_renameat2);
+  CHECK_FALSE(story.object(3).mapped);
+  story.make(SYS_mmap, {0, 4096, 3, MAP_PRIVATE, 3, 0}, 0x7000);
+  CHECK_FALSE(story.object(3).mapped);
+  story.make(SYS_mmap, {0, 4096, 3, MAP_SHARED, 3, 0}, 0x7000);
+  CHECK(story.object(3).mapped);
+}
+
+TEST_CASE("names_after: of a file that was renamed, linked, unlinked or replaced") {
+  const auto names = [](std::vector<NameChanged> changes) { return names_after("/d/a", changes); };
+  using Names = std::vector<std::string>;
+  CHECK(names({}) == Names{"/d/a"});
+  CHECK(names({{SYS_unlink, 0, "/d/b", ""}}) == Names{"/d/a"});
+  CHECK(names({{SYS_unlinkat, 0, "/d/a", ""}}).empty());
+  CHECK(names({{SYS_rename, 0, "/d/a", "/e/b"}}) == Names{"/e/b"});
+  CHECK(names({{SYS_renameat, 0, "/d", "/e"}}) == Names{"/e/a"});
+  CHECK(names({{SYS_rename, 0, "/d/b", "/d/a"}}).empty());
+  CHECK(names({{SYS_renameat2, RENAME_EXCHANGE, "/d/b", "/d/a"}}) == Names{"/d/b"});
+  CHECK(names({{SYS_link, 0, "/d/a", "/d/b"}, {SYS_unlink, 0, "/d/a", ""}}) == Names{"/d/b"});
+  CHECK(names({{SYS_linkat, 0, "/d/x", "/d/b"}, {SYS_unlink, 0, "/d/a", ""}}).empty());
 }
 
 TEST_CASE("KernelModel: what is appended, and a file that is cut by its path") {
