@@ -7,9 +7,9 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -20,9 +20,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
+#include <map>
 
 #include "interceptors/syscall_table.h"
+#include "supervisor/live/attribute_effects.h"
 #include "supervisor/live/written.h"
 
 namespace redrive {
@@ -31,7 +32,6 @@ namespace call_effects {
 namespace {
 
 using Kind = OpenObject::Kind;
-using Effect = void (*)(const FinishedCall&);
 
 int as_int(uint64_t value) { return static_cast<int>(value); }
 
@@ -223,9 +223,20 @@ void fcntl(const FinishedCall& call) {
         object->nonblocking = argument & O_NONBLOCK;
       }
       return;
+    case F_SETPIPE_SZ:
+      if (OpenObject* const object = object_of(call, call.event.args[0])) {
+        object->capacity = static_cast<uint64_t>(call.event.result);
+        if (object->peer) call.model.objects()[*object->peer].capacity = object->capacity;
+      }
+      return;
     default:
       return;
   }
+}
+
+void flock(const FinishedCall& call) {
+  const int operation = as_int(call.event.args[1]) & ~LOCK_NB;
+  if (OpenObject* const object = object_of(call, call.event.args[0])) object->lock = operation & ~LOCK_UN;
 }
 
 void ioctl(const FinishedCall& call) {
@@ -511,7 +522,18 @@ void epoll_ctl(const FinishedCall& call) {
   if (!object_of(call, call.event.args[2])) return;
   OpenObject& again = *object_of(call, call.event.args[0]);  // objects may have moved
   again.watched[fd] = call.past;
+  again.watched_since[fd] = ++again.watch_changes;
   again.watched_objects[fd] = descriptor(call, call.event.args[2])->object;
+}
+// What it has reported.
+void epoll_wait(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object) return;
+  for (int64_t i = 0; i < call.event.result; ++i) {
+    epoll_event event{};
+    if (!written(call.event, call.event.args[1] + static_cast<uint64_t>(i) * sizeof event, event)) continue;
+    object->reported_at[event.data.u64] = object->watch_changes;
+  }
 }
 void set_object(const FinishedCall& call) {  // timerfd_settime
   if (OpenObject* const object = object_of(call, call.event.args[0])) object->changes = {call.past};
@@ -587,22 +609,6 @@ void setpgid(const FinishedCall& call) {
   if (process) process->group = group ? group : process->pid;
 }
 
-void prctl(const FinishedCall& call) {
-  switch (call.event.args[0]) {
-    case PR_SET_NAME:
-      call.thread.name = call.past;
-      return;
-    case PR_SET_SECCOMP:
-      call.process.not_remade = "it has confined itself (prctl(2), PR_SET_SECCOMP)";
-      return;
-    default:
-      return;
-  }
-}
-
-void cannot_be_remade(const FinishedCall& call) {
-  call.process.not_remade = fmt::format("it has called {}(2)", syscall_name(call.event.number));
-}
 void change_identity(const FinishedCall& call) { call.process.identities.push_back(call.past); }
 
 // ---- Signals
@@ -671,11 +677,22 @@ void waitid(const FinishedCall& call) {
   if (ProcessModel* const child = call.model.process_of(pid)) child->waited_for = true;
 }
 
-const std::unordered_map<int64_t, Effect>& effects() {
-  static const std::unordered_map<int64_t, Effect> all{
+const std::map<RowKey, Effect>& effects() {
+  constexpr int64_t kOpenTreeWithAttributes = 467;  // newer than many headers
+  static const std::map<RowKey, Effect> all{
       {SYS_open, open},
       {SYS_openat, openat},
       {SYS_openat2, descriptor_made<Kind::other, -1>},
+      {SYS_mq_open, descriptor_made<Kind::other, -1>},
+      {SYS_open_by_handle_at, descriptor_made<Kind::other, -1>},
+      {SYS_open_tree, descriptor_made<Kind::other, -1>},
+      {kOpenTreeWithAttributes, descriptor_made<Kind::other, -1>},
+      {SYS_fsopen, descriptor_made<Kind::other, -1>},
+      {SYS_fsmount, descriptor_made<Kind::other, -1>},
+      {SYS_fspick, descriptor_made<Kind::other, -1>},
+      {SYS_pidfd_getfd, descriptor_made<Kind::other, -1>},
+      {SYS_fanotify_init, descriptor_made<Kind::other, -1>},
+      {SYS_landlock_create_ruleset, descriptor_made<Kind::other, -1>},
       {SYS_creat, creat},
       {SYS_mknod, mknod},
       {SYS_mknodat, mknodat},
@@ -692,7 +709,12 @@ const std::unordered_map<int64_t, Effect>& effects() {
       {SYS_dup, dup},
       {SYS_dup2, dup},
       {SYS_dup3, dup3},
-      {SYS_fcntl, fcntl},
+      {{SYS_fcntl, F_DUPFD}, fcntl},
+      {{SYS_fcntl, F_DUPFD_CLOEXEC}, fcntl},
+      {{SYS_fcntl, F_SETFD}, fcntl},
+      {{SYS_fcntl, F_SETFL}, fcntl},
+      {{SYS_fcntl, F_SETPIPE_SZ}, fcntl},
+      {SYS_flock, flock},
       {SYS_ioctl, ioctl},
       {SYS_pipe, pipe},
       {SYS_pipe2, pipe2},
@@ -712,6 +734,9 @@ const std::unordered_map<int64_t, Effect>& effects() {
       {SYS_epoll_create, descriptor_made<Kind::epoll, -1>},
       {SYS_epoll_create1, descriptor_made<Kind::epoll, 0>},
       {SYS_epoll_ctl, epoll_ctl},
+      {SYS_epoll_wait, epoll_wait},
+      {SYS_epoll_pwait, epoll_wait},
+      {SYS_epoll_pwait2, epoll_wait},
       {SYS_timerfd_create, descriptor_made<Kind::timerfd, 1>},
       {SYS_timerfd_settime, set_object},
       {SYS_signalfd4, signalfd4},
@@ -738,7 +763,6 @@ const std::unordered_map<int64_t, Effect>& effects() {
       {SYS_sendfile, move_between<1, 0, 2, -1>},
       {SYS_copy_file_range, move_between<0, 2, 1, 3>},
       {SYS_splice, move_between<0, 2, 1, 3>},
-      {SYS_tee, cannot_be_remade},
       {SYS_vmsplice, write},
       {SYS_chdir, chdir},
       {SYS_fchdir, fchdir},
@@ -753,22 +777,16 @@ const std::unordered_map<int64_t, Effect>& effects() {
       {SYS_prlimit64, prlimit64},
       {SYS_setitimer, setitimer},
       {SYS_alarm, alarm},
-      {SYS_timer_create, cannot_be_remade},
       {SYS_setsid, setsid},
       {SYS_setpgid, setpgid},
-      {SYS_prctl, prctl},
-      {SYS_seccomp, cannot_be_remade},
-      {SYS_chroot, cannot_be_remade},
-      {SYS_pivot_root, cannot_be_remade},
-      {SYS_mount, cannot_be_remade},
-      {SYS_setns, cannot_be_remade},
-      {SYS_unshare, cannot_be_remade},
       {SYS_setuid, change_identity},
       {SYS_setgid, change_identity},
       {SYS_setreuid, change_identity},
       {SYS_setregid, change_identity},
       {SYS_setresuid, change_identity},
       {SYS_setresgid, change_identity},
+      {SYS_setfsuid, change_identity},
+      {SYS_setfsgid, change_identity},
       {SYS_kill, kill},
       {SYS_tkill, tkill},
       {SYS_tgkill, tgkill},
@@ -784,14 +802,32 @@ const std::unordered_map<int64_t, Effect>& effects() {
 }  // namespace
 }  // namespace call_effects
 
-bool has_effects(const Event& call) { return call.result >= 0 && call_effects::effects().contains(call.number); }
+namespace {
+
+Effect effect_of(const SyscallRow& row) {
+  for (const auto* const table : {&call_effects::effects(), &attribute_effects()}) {
+    auto found = table->find({row.number, row.command});
+    if (found == table->end()) found = table->find(row.number);
+    if (found != table->end()) return found->second;
+  }
+  return row.new_descriptor == NewDescriptor::none ? nullptr
+                                                   : call_effects::descriptor_made<OpenObject::Kind::other, -1>;
+}
+
+}  // namespace
+
+bool has_effects(const Event& call) {
+  const SyscallRow* const row = find_row(call.number, call.args);
+  const Effect effect = row ? effect_of(*row) : nullptr;
+  const bool reports_nothing = effect == call_effects::epoll_wait && call.result == 0;
+  return call.result >= 0 && effect && effect != leaves_nothing && !reports_nothing;
+}
+
+bool is_decided(const SyscallRow& row) { return effect_of(row); }
 
 void apply_effects(const FinishedCall& call) {
-  const auto known = call_effects::effects().find(call.event.number);
-  if (known != call_effects::effects().end()) return known->second(call);
   const SyscallRow* const row = find_row(call.event.number, call.event.args);
-  if (row && row->new_descriptor != NewDescriptor::none)
-    call_effects::descriptor_made<OpenObject::Kind::other, -1>(call);
+  if (const Effect effect = row ? effect_of(*row) : nullptr) effect(call);
 }
 
 }  // namespace redrive

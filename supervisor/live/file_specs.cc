@@ -190,6 +190,7 @@ void FileSpecs::add_missing(const OpenObject& object, const WantedInputs& inputs
 Result<void> FileSpecs::add(const OpenObject& object, const WantedInputs& inputs, LiveObject& out,
                             LiveSpec& spec) const {
   out.offset = object.offset;
+  out.lock = object.lock;
   const auto name = name_of(object, inputs);
   if (!name) return add_nameless(object, inputs, out, spec);
   out.path = object.terminal_of ? fmt::format("/dev/pts/{}", *object.terminal_of) : *name;

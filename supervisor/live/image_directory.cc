@@ -131,6 +131,9 @@ Result<void> ImageDirectory::adopt(LiveSpec& spec) {
     spec.notes.push_back(fmt::format("{} stays as it is: the processes write to {}", object.path, copies[object.path]));
   }
   for (LiveObject& object : spec.objects) {
+    if (object.lock)
+      spec.notes.push_back(object.path + " is not locked (flock(2)), as CRIU does not take locks by itself");
+    object.lock = 0;
     const auto copy = copies.find(object.path);
     if (object.kind == OpenObject::Kind::file && copy != copies.end()) object.path = copy->second;
   }

@@ -190,6 +190,8 @@ ProcessModel KernelModel::inherited(const ProcessName& parent, int32_t pid, uint
     child.directory = std::make_shared<DirectoryRef>(*from.directory);
     child.umask = std::make_shared<int64_t>(*from.umask);
   }
+  std::erase_if(child.repeated, [](const RepeatedCall& each) { return !each.in_children; });
+  std::erase_if(child.lost, [](const auto& each) { return !each.second; });
   child.timers.clear();
   child.alarm.reset();
   child.pending.clear();
@@ -208,6 +210,8 @@ void KernelModel::bear(UnitId unit, EventIndex index, const Event& call, bool re
   child.mask = parent.mask;
   child.masks_before_handlers = parent.masks_before_handlers;
   child.name = parent.name;
+  child.repeated = parent.repeated;
+  std::erase_if(child.repeated, [](const RepeatedCall& each) { return !each.in_children; });
   child.born = PastCall{{unit, index}, call.number, call.args, call.result, call.time.at_ns};
   if (!(flags & CLONE_VM) || flags & CLONE_VFORK) child.alternate_stack = parent.alternate_stack;
   if (row->special == Special::clone && flags & CLONE_CHILD_CLEARTID) child.clear_tid = call.args[3];
@@ -254,6 +258,9 @@ void KernelModel::execute(UnitId unit, const Event& call) {
   process.descriptors = std::make_shared<DescriptorTable>(*process.descriptors);
   std::erase_if(*process.descriptors, [](const auto& entry) { return entry.second.close_on_exec; });
   for (auto& [signal, action] : process.actions) action.program_changed = true;
+  for (auto* const repeated : {&process.repeated, &thread.repeated}) {
+    std::erase_if(*repeated, [](const RepeatedCall& each) { return !each.in_programs; });
+  }
   thread.tid = 0;
   thread.alternate_stack.reset();
   thread.name.reset();

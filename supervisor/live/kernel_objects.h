@@ -92,6 +92,7 @@ struct OpenObject {
   std::optional<uint64_t> length = 0;
   std::vector<ContentChange> content;
   bool was_empty = false;   // when it was opened
+  int lock = 0;             // flock(2): LOCK_SH, LOCK_EX; 0: none
   bool mapped = false;      // shared, and so changed without calls
   size_t names_before = 0;  // how many names had changed when it was opened
   std::optional<PastCall> last_read;
@@ -103,6 +104,7 @@ struct OpenObject {
   // pipe: 0 the reading end, 1 the writing end. Sockets of a pair: 0, 1.
   int end_number = 0;
   std::optional<ObjectNumber> peer;  // the other end
+  uint64_t capacity = 0;             // F_SETPIPE_SZ (fcntl(2)); 0: the usual one
   uint64_t read_bytes = 0, written_bytes = 0;
   uint64_t out_channel = 0, in_channel = 0;  // 0: not known
   // socket
@@ -120,6 +122,9 @@ struct OpenObject {
   std::set<UnitId> users;           // eventfd: which units have read or written it
   std::map<int, PastCall> watched;  // epoll: by descriptor, the last EPOLL_CTL_ADD or MOD
   std::map<int, ObjectNumber> watched_objects;
+  uint64_t watch_changes = 0;                // how often it was told what to watch
+  std::map<int, uint64_t> watched_since;     // by descriptor: after how many of these
+  std::map<uint64_t, uint64_t> reported_at;  // by what it says (epoll_data): the same, when it said it last
 
   // Of a file.
   std::optional<uint64_t> known_length() const { return was_empty ? length : std::nullopt; }
@@ -130,6 +135,13 @@ struct Descriptor {
   bool close_on_exec = false;
 };
 using DescriptorTable = std::map<int, Descriptor>;
+
+// A call that has set something, which a process that lives makes again.
+struct RepeatedCall {
+  PastCall call;
+  uint64_t what = 0;                              // which of several attributes that calls of this number set
+  bool in_children = false, in_programs = false;  // whether children have it, too, and other programs
+};
 
 // A change of a thread's signal mask: by a call, or by a handler that began to run.
 struct MaskChange {
@@ -179,6 +191,7 @@ struct ThreadModel {
   std::vector<MaskChange> mask;
   std::vector<std::vector<MaskChange>> masks_before_handlers;
   std::optional<PastCall> alternate_stack, name, born;
+  std::vector<RepeatedCall> repeated;
   uint64_t robust_list = 0, robust_length = 0;
   uint64_t clear_tid = 0;
   int64_t interrupted = -1;  // the last call that restart_syscall(2) continues
@@ -201,7 +214,11 @@ struct ProcessModel {
   std::map<uint64_t, PastCall> timers;  // setitimer, by which
   std::optional<PastCall> alarm;
   std::vector<PastCall> identities;  // setuid and the like
-  PendingSignals pending;            // for any of its threads
+  std::vector<RepeatedCall> repeated;
+  std::map<std::string, bool> lost;  // which calls have set what is not made again, and whether children have that, too
+  std::map<std::pair<int, int64_t>, PastCall>
+      ipc;                 // System V semaphores and queues: by the call that makes them, and id
+  PendingSignals pending;  // for any of its threads
   bool leads_session = false;
   int32_t group = 0;       // 0: as it was when the recording began
   std::string not_remade;  // why it cannot live again; empty if it can

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
@@ -187,6 +188,7 @@ void ObjectMaker::finish(ObjectNumber number) {
   const int flags = fcntl(made_[number], F_GETFL);
   const int wanted = object.nonblocking ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
   if (wanted != flags) fcntl(made_[number], F_SETFL, wanted);
+  if (object.capacity) fcntl(made_[number], F_SETPIPE_SZ, static_cast<int>(object.capacity));
   if (object.kind != Kind::socket || !(object.connected || object.peer)) return;
   if (object.shut[0]) shutdown(made_[number], SHUT_RD);
   if (!object.shut[1]) return;
@@ -237,6 +239,7 @@ Result<void> ObjectMaker::make_file(ObjectNumber number) {
   if (fd < 0 && errno == ENOENT && writes) fd = ::open(object.path.c_str(), flags | O_CREAT | O_CLOEXEC, kMode);
   if (fd < 0) return errno_error("cannot open " + object.path);
   if (!object.content.empty() && put(fd, {}, object.content) != 0) return errno_error("cannot write " + object.path);
+  if (object.lock && flock(fd, object.lock | LOCK_NB) != 0) return errno_error("cannot lock " + object.path + " again");
   if (object.offset) lseek(fd, static_cast<off_t>(*object.offset), SEEK_SET);
   return keep(number, fd);
 }

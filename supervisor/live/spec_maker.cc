@@ -31,6 +31,32 @@ std::string what(const OpenObject& object) {
                      object.made.event.event, object.made.event.unit);
 }
 
+// Which argument is the address of what the call reads.
+std::optional<size_t> pointer_of(const PastCall& call) {
+  const SyscallRow* const row = find_row(call.number, call.args);
+  for (size_t i = 0; row && i < row->args.size(); ++i) {
+    if (row->args[i].kind == ArgKind::in || row->args[i].kind == ArgKind::in_out) return i;
+  }
+  return std::nullopt;
+}
+
+void want_repeated(const std::vector<RepeatedCall>& all, WantedInputs& inputs) {
+  for (const RepeatedCall& each : all) {
+    if (pointer_of(each.call)) inputs.want(each.call.event);
+  }
+}
+
+std::vector<LiveCall> repeated_calls(const std::vector<RepeatedCall>& all, const WantedInputs& inputs) {
+  std::vector<LiveCall> out;
+  for (const RepeatedCall& each : all) {
+    const WantedInputs::Read* const read = inputs.of(each.call.event);
+    LiveCall call{each.call.number, each.call.args, pointer_of(each.call), {}};
+    if (call.pointer && read && !read->pieces.empty()) call.memory = read->pieces[0];
+    out.push_back(std::move(call));
+  }
+  return out;
+}
+
 bool is_connected(const OpenObject& object) { return object.connects || object.accepted_from; }
 
 }  // namespace
@@ -42,9 +68,14 @@ Result<void> SpecMaker::check() {
     if (!lives(name, process)) continue;
     const std::string who = fmt::format("unit {} ({})", name.first, printable(trace_.unit_name(name.first)));
     if (!process.not_remade.empty()) return Error{fmt::format("{} cannot live again: {}", who, process.not_remade)};
+    if (!process.ipc.empty()) {
+      const PastCall& call = process.ipc.begin()->second;
+      return Error{fmt::format("{} cannot live again: it has a System V semaphore or queue ({}(2) in event {})", who,
+                               syscall_name(call.number), call.event.event)};
+    }
     for (const PastCall& identity : process.identities) {
-      const bool group =
-          identity.number == SYS_setgid || identity.number == SYS_setregid || identity.number == SYS_setresgid;
+      const bool group = identity.number == SYS_setfsgid || identity.number == SYS_setgid ||
+                         identity.number == SYS_setregid || identity.number == SYS_setresgid;
       for (const uint64_t id : identity.args) {
         const auto number = static_cast<uint32_t>(id);
         const size_t place = static_cast<size_t>(&id - identity.args.data());
@@ -231,6 +262,7 @@ Result<void> SpecMaker::want_inputs(WantedInputs& inputs) {
     }
     inputs.want(thread.alternate_stack);
     inputs.want(thread.name);
+    want_repeated(thread.repeated, inputs);
     for (const PendingSignal& signal : thread.pending) inputs.want(signal.queued);
     if (thread.born && thread.born->number == SYS_clone3) inputs.want(thread.born);
   }
@@ -266,6 +298,7 @@ void SpecMaker::want_object(const OpenObject& object, WantedInputs& inputs) cons
 }
 
 void SpecMaker::want_process(const ProcessModel& process, WantedInputs& inputs) const {
+  want_repeated(process.repeated, inputs);
   want_directory(*process.directory, inputs);
   for (const auto& [signal, action] : process.actions) inputs.want(action.call.event);
   for (const auto& [resource, call] : process.limits) inputs.want(call.event);
@@ -288,6 +321,7 @@ Result<void> SpecMaker::add_objects(const WantedInputs& inputs, LiveSpec& spec) 
     out.number = object.number;
     out.peer = peer;
     out.end_number = object.end_number;
+    out.capacity = object.capacity;
     out.shut = object.shut;
     if (object.kind == Kind::file) TRY(file_specs_.add(object, inputs, out, spec));
     if (object.kind == Kind::socket) TRY(add_socket(object, inputs, out));
@@ -429,6 +463,9 @@ Result<void> SpecMaker::add_special(const OpenObject& object, const WantedInputs
       const auto event = inputs.value<epoll_event>(call.event);
       if (!event) return Error{fmt::format("what {} watches was not found", what(object))};
       out.watched[fd] = *event;
+      const auto reported = object.reported_at.find(event->data.u64);
+      const bool since = reported != object.reported_at.end() && reported->second >= object.watched_since.at(fd);
+      if (event->events & EPOLLONESHOT && since) out.watched[fd].events = EPOLLONESHOT | (event->events & EPOLLET);
     }
   }
   return {};
@@ -516,6 +553,7 @@ Result<LiveThread> SpecMaker::thread_of(KernelModel::ThreadName name, const Thre
     if (asked.flags & CLONE_CHILD_CLEARTID) out.clear_tid = asked.child_tid;
   }
   if (model.name) out.name = inputs.text(model.name->event);
+  out.repeated = repeated_calls(model.repeated, inputs);
   out.pending = signals_of(model.pending, inputs);
   if (const Event* const entered = past_.model.call_of(name); entered && state.in_syscall) {
     ASSIGN_OR_RETURN(const auto result, result_to_come(name, *entered));
@@ -575,6 +613,7 @@ Result<void> SpecMaker::add_processes(const WantedInputs& inputs, const std::map
       if (const auto limit = inputs.value<rlimit>(call.event)) out.limits[resource] = *limit;
     }
     for (const auto& [signal, action] : process.actions) out.actions[signal] = action_of(action, inputs);
+    out.repeated = repeated_calls(process.repeated, inputs);
     for (const auto& [which, call] : process.timers) {
       if (const auto timer = inputs.value<itimerval>(call.event)) out.timers[which] = *timer;
     }
@@ -616,11 +655,23 @@ Result<void> SpecMaker::add_processes(const WantedInputs& inputs, const std::map
   return {};
 }
 
+void SpecMaker::note_lost(LiveSpec& spec) const {
+  std::map<std::string, std::set<UnitId>> lost;
+  for (const auto& [name, process] : past_.model.processes()) {
+    if (!lives(name, process)) continue;
+    for (const auto& [call, in_children] : process.lost) lost[call].insert(name.first);
+  }
+  for (const auto& [call, units] : lost) {
+    spec.notes.push_back(fmt::format("what {} set by {} is not made again", counted(units.size(), "unit"), call));
+  }
+}
+
 Result<LiveSpec> SpecMaker::make_spec(const WantedInputs& inputs, const std::map<UnitId, UnitState>& states) {
   LiveSpec spec;
   spec.clock_ns = past_.latest_ns;
   TRY(add_objects(inputs, spec));
   TRY(add_processes(inputs, states, spec));
+  note_lost(spec);
   closed_ += pipes_to_others();
   if (closed_ > 0) {
     spec.notes.push_back(fmt::format("{} to processes that {}: closed", counted(closed_, "connection"),

@@ -58,6 +58,7 @@ class SpecMaker {
   Result<void> add_socket(const OpenObject& object, const WantedInputs& inputs, LiveObject& out);
   Result<void> add_special(const OpenObject& object, const WantedInputs& inputs, LiveObject& out) const;
   Result<void> add_processes(const WantedInputs& inputs, const std::map<UnitId, UnitState>& states, LiveSpec& spec);
+  void note_lost(LiveSpec& spec) const;
   Result<LiveThread> thread_of(KernelModel::ThreadName name, const ThreadModel& model, const ThreadState& state,
                                const WantedInputs& inputs) const;
   Result<std::optional<int64_t>> result_to_come(KernelModel::ThreadName name, const Event& entered) const;

@@ -23,6 +23,7 @@
 #include "checkpoint/address_space.h"
 #include "checkpoint/auxiliary_vector.h"
 #include "checkpoint/stub.h"
+#include "interceptors/syscall_table.h"
 #include "interceptors/trapped_instructions.h"
 
 namespace redrive {
@@ -308,6 +309,20 @@ Result<void> Transplant::send_pending(size_t i, const LiveProcess& process) {
   return {};
 }
 
+namespace {
+
+Result<void> make_again(LiveCalls& calls, const LiveCall& call) {
+  auto args = call.args;
+  if (call.pointer) {
+    ASSIGN_OR_RETURN(args[*call.pointer], calls.put(call.memory.data(), call.memory.size()));
+  }
+  TRY(calls.must(fmt::format("repeat {}(2)", syscall_name(call.number)), call.number,
+                 {args[0], args[1], args[2], args[3], args[4], args[5]}));
+  return {};
+}
+
+}  // namespace
+
 Result<void> Transplant::finish(const LiveProcess& process) {
   for (size_t i = process.threads.size(); i-- > 0;) {
     const LiveThread& thread = process.threads[i];
@@ -333,6 +348,10 @@ Result<void> Transplant::finish(const LiveProcess& process) {
         ASSIGN_OR_RETURN(const uint64_t place, calls.put(&timer, sizeof timer));
         TRY(calls.must("start a timer", SYS_setitimer, {which, place, 0}));
       }
+    }
+    for (const LiveCall& call : thread.repeated) TRY(make_again(calls, call));
+    if (i == 0) {
+      for (const LiveCall& call : process.repeated) TRY(make_again(calls, call));
     }
     if (geteuid() != 0) {  // in a namespace of its own it had all capabilities
       struct {

@@ -629,3 +629,67 @@ def names(ctx):
     outcome = live(ctx, f"1@{calls(ctx, '1', r'^getppid[(]')[10]}")
     ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
     ctx.expect("later is missing: it is made anew\n" in outcome.stderr, outcome, "does not say that a file is made anew")
+
+
+ATTRIBUTES = """
+import ctypes, fcntl, os, select, time
+prctl = ctypes.CDLL(None).prctl
+SUBREAPER, IS_SUBREAPER, NO_NEW, HAS_NO_NEW, SLACK, HAS_SLACK, DUMPABLE, IS_DUMPABLE = 36, 37, 38, 39, 29, 30, 4, 3
+lock = open('lock', 'w')
+fcntl.flock(lock, fcntl.LOCK_EX)
+pipe = os.pipe()
+fcntl.fcntl(pipe[0], fcntl.F_SETPIPE_SZ, 1 << 18)
+once, always, poll = os.pipe(), os.pipe(), select.epoll()
+poll.register(once[0], select.EPOLLIN | select.EPOLLONESHOT)
+poll.register(always[0], select.EPOLLIN)
+os.write(once[1], b'1')
+os.write(always[1], b'1')
+poll.poll()
+prctl(SUBREAPER, 1)
+prctl(NO_NEW, 1, 0, 0, 0)
+prctl(SLACK, 12345)
+prctl(DUMPABLE, 0)
+os.nice(3)
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+fcntl.lockf(open('other', 'w'), fcntl.LOCK_EX)
+os.getpgrp()
+def locked():
+    try:
+        return fcntl.flock(open('lock', 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno
+is_subreaper = ctypes.c_int()
+prctl(IS_SUBREAPER, ctypes.byref(is_subreaper))
+print(locked(), fcntl.fcntl(pipe[1], fcntl.F_GETPIPE_SZ), poll.poll(0) == [(always[0], select.EPOLLIN)], is_subreaper.value, prctl(HAS_NO_NEW, 0, 0, 0, 0),
+      prctl(HAS_SLACK), prctl(IS_DUMPABLE), os.nice(0), len(os.sched_getaffinity(0)), os.sched_getscheduler(0), flush=True)
+"""
+
+MESSAGE_QUEUE = """
+import ctypes, os
+c = ctypes.CDLL(None)
+queue = c.msgget(0, 0o1600)
+os.getpgrp()
+c.msgctl(queue, 0, None)
+for i in range(20): os.getpgrp()
+print('end', flush=True)
+"""
+
+
+@test("live/attributes")
+def attributes(ctx):
+    """Locks, sizes of pipes, what epoll watches no longer, and what processes have set of themselves are as they were; what is not is said."""
+    recorded = record(ctx, "/usr/bin/python3", "attributes.py", attributes_py=ATTRIBUTES)
+    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getpgrp[(]')[-1]}")
+    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
+    ctx.expect("what 1 unit set by fcntl(2), F_SETLKW, is not made again" in outcome.stderr, outcome, "says nothing of a lock by fcntl(2)")
+
+
+@test("live/queues")
+def queues(ctx):
+    """Who has a System V message queue cannot live again until that is removed."""
+    recorded = record(ctx, "/usr/bin/python3", "queue.py", queue_py=MESSAGE_QUEUE)
+    steps = calls(ctx, "1", r"^getpgrp[(]")
+    outcome = live(ctx, f"1@{steps[-21]}", status=1)
+    ctx.expect("it has a System V semaphore or queue (msgget(2)" in outcome.stderr and not outcome.stdout, outcome, "is not refused")
+    expect_end(ctx, live(ctx, f"1@{steps[-10]}"), recorded, "without the queue")

@@ -3,18 +3,26 @@
 #include "supervisor/live/kernel_model.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <set>
 
+#include "interceptors/syscall_table.h"
+#include "supervisor/live/call_effects.h"
 #include "supervisor/live/file_names.h"
 #include "supervisor/live/in_flight.h"
 #include "tests/unit/unit_test.h"
@@ -386,6 +394,87 @@ TEST_CASE("KernelModel: descriptors of unknown kinds are there, but cannot be ma
   story.make(SYS_inotify_init1, {0}, 5);
   REQUIRE(story.has(5));
   CHECK(story.object(5).kind == Kind::other);
+}
+
+TEST_CASE("KernelModel: what each row of the system call table does to it is decided") {
+  const auto check = [](const SyscallRow& row) {
+    const std::string name = fmt::format("{} {}", row.name, row.command_name ? row.command_name : "");
+    CAPTURE(name);
+    CHECK(is_decided(row));
+  };
+  for (const SyscallRow& row : all_rows()) {
+    if (row.treat != Treat::refuse && row.selector < 0) check(row);
+  }
+  for (const SyscallRow* const row : all_commands()) {
+    if (row->treat != Treat::refuse) check(*row);
+  }
+  SyscallRow unknown{};
+  unknown.number = 9999;
+  CHECK_FALSE(is_decided(unknown));
+}
+
+TEST_CASE("KernelModel: attributes that are set again, also by children and other programs") {
+  Story story;
+  const auto flags = [&](UnitId unit) {
+    std::set<uint64_t> found;
+    for (const RepeatedCall& each : story.process(unit).repeated) found.insert(each.call.args[0]);
+    for (const RepeatedCall& each : story.model.threads().at({unit, 0}).repeated) {
+      found.insert(each.call.number == SYS_prctl ? each.call.args[0] : static_cast<uint64_t>(each.call.number));
+    }
+    return found;
+  };
+  using Flags = std::set<uint64_t>;
+  story.make(SYS_prctl, {PR_SET_CHILD_SUBREAPER, 1}, 0);
+  story.make(SYS_prctl, {PR_SET_DUMPABLE, 1}, 0);
+  story.make(SYS_prctl, {PR_SET_DUMPABLE, 0}, 0);
+  story.make(SYS_prctl, {PR_GET_DUMPABLE}, 0);
+  story.make(SYS_setpriority, {PRIO_PROCESS, 100, 5}, 0);
+  story.make(SYS_mlock, {0x1000, 4096}, 0);
+  story.make(SYS_mbind, {0x1000, 4096}, 0);
+  CHECK(flags(1) == Flags{PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, SYS_setpriority});
+  CHECK_EQ(story.process().repeated.back().call.args[1], 0);
+  CHECK_EQ(story.process().lost.size(), 2);
+  story.fork(2, 101);
+  CHECK(flags(2) == Flags{PR_SET_DUMPABLE, SYS_setpriority});
+  CHECK_EQ(story.process(2).lost.count("mbind(2)"), 1);
+  CHECK_EQ(story.process(2).lost.size(), 1);
+  story.make(SYS_execve, {kPath, 0, 0}, 0);
+  CHECK(flags(1) == Flags{PR_SET_CHILD_SUBREAPER, SYS_setpriority});
+}
+
+TEST_CASE("KernelModel: System V semaphores and queues, until they are removed") {
+  Story story;
+  story.make(SYS_semget, {0, 1, 0600}, 7);
+  story.make(SYS_msgget, {0, 0600}, 7);
+  story.fork(2, 101);
+  CHECK_EQ(story.process(2).ipc.size(), 2);
+  story.make(SYS_semctl, {7, 0, IPC_RMID, 0}, 0);
+  CHECK_EQ(story.process(2).ipc.size(), 1);
+  story.make(SYS_msgctl, {7, IPC_RMID, 0}, 0, 2);
+  CHECK(story.process().ipc.empty());
+}
+
+TEST_CASE("KernelModel: locks, the capacity of pipes, and what epoll has reported") {
+  Story story;
+  story.make(SYS_open, {kPath, O_RDWR, 0}, 3);
+  story.make(SYS_flock, {3, LOCK_EX | LOCK_NB}, 0);
+  CHECK_EQ(story.object(3).lock, LOCK_EX);
+  story.make(SYS_flock, {3, LOCK_UN}, 0);
+  CHECK_EQ(story.object(3).lock, 0);
+  story.make_pair(SYS_pipe2, {kBuffer, 0}, kBuffer, 4, 5);
+  story.make(SYS_fcntl, {5, F_SETPIPE_SZ, 300'000}, 524288);
+  CHECK_EQ(story.object(4).capacity, 524288);
+  story.make(SYS_epoll_create1, {0}, 6);
+  story.make(SYS_epoll_ctl, {6, EPOLL_CTL_ADD, 4, kBuffer}, 0);
+  epoll_event event{EPOLLIN, {}};
+  event.data.u64 = 99;
+  MemoryWrite write{kBuffer, sizeof event, MemoryWrite::Kind::data, Bytes(sizeof event)};
+  std::memcpy(write.data.data(), &event, sizeof event);
+  story.call(SYS_epoll_wait, {6, kBuffer, 1, 0}, 1).writes.push_back(write);
+  story.happens();
+  CHECK_EQ(story.object(6).reported_at.at(99), story.object(6).watched_since.at(4));
+  story.make(SYS_epoll_ctl, {6, EPOLL_CTL_MOD, 4, kBuffer}, 0);
+  CHECK_LT(story.object(6).reported_at.at(99), story.object(6).watched_since.at(4));
 }
 
 TEST_CASE("InFlight: what was sent and not received, in the order of sending") {
