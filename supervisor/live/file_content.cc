@@ -28,6 +28,12 @@ bool holds(int fd, const ContentChange& change, const Event& call) {
          XXH3_64bits(bytes.data(), bytes.size()) == call.in_hash;
 }
 
+// Whether what the file held there was changed after that.
+bool changes_kept_part(const OpenObject& there, const OpenObject& later) {
+  return std::any_of(later.content.begin() + static_cast<long>(there.content.size()), later.content.end(),
+                     [&](const ContentChange& change) { return change.length == 0 || change.offset < *there.length; });
+}
+
 bool writes_vector(const ContentChange& change) {
   return change.number == SYS_writev || change.number == SYS_pwritev || change.number == SYS_pwritev2;
 }
@@ -74,16 +80,18 @@ Result<bool> was_added_later(const Trace& trace, const std::string& path, const 
   struct stat info {};
   if (!file || fstat(file.get(), &info) != 0 || !there.known_length()) return false;
   const auto size = static_cast<uint64_t>(info.st_size);
+  if (!later.length || changes_kept_part(there, later)) return false;
   std::map<UnitId, std::map<EventIndex, const ContentChange*>> added;
   uint64_t end = *there.length;
   for (size_t i = there.content.size(); i < later.content.size() && end < size; ++i) {
     const ContentChange& change = later.content[i];
-    if (change.length == 0 || change.offset != end || !has_hash_of_bytes(change)) return false;
+    if (change.offset != end || !has_hash_of_bytes(change)) return false;
     added[change.call.unit][change.call.event] = &change;
     end += change.length;
   }
   bool all = end == size;
-  for (const auto& [unit, changes] : added) {
+  for (const auto& [unit, of_unit] : added) {
+    const auto& changes = of_unit;
     TRY(trace.for_each_event(unit, changes.begin()->first, changes.rbegin()->first + 1,
                              [&](EventIndex at, const Event& event) {
                                const auto change = changes.find(at);

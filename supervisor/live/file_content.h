@@ -10,9 +10,9 @@
 
 namespace redrive {
 
-// Whether all that the file holds beyond what it held at some place was added by the recording after that, through the
-// same description, and is there as it was written. `there`, `later`: the description at that place and at the
-// recording's end.
+// Whether the file still holds what it held at some place, as far as its description tells, and all that it holds
+// beyond was added by the recording after that, through the same description, and is there as it was written. `there`,
+// `later`: the description at that place and at the recording's end.
 Result<bool> was_added_later(const Trace& trace, const std::string& path, const OpenObject& there,
                              const OpenObject& later);
 

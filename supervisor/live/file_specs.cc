@@ -10,9 +10,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 
 #include "supervisor/live/file_content.h"
-#include "supervisor/live/file_names.h"
 
 namespace redrive {
 namespace {
@@ -51,14 +51,14 @@ bool FileSpecs::may_have_moved(const OpenObject& object, const WantedInputs& inp
 }
 
 // What has happened to names since the first of these files was opened.
-void FileSpecs::want_names(WantedInputs& inputs) const {
+void FileSpecs::want_names(WantedInputs& inputs) {
   const auto& changes = past_.model.name_changes();
-  size_t first = changes.size();
+  first_change_ = changes.size();
   for (const auto& [number, peer] : needed_) {
     const OpenObject& object = past_.model.objects()[number];
-    if (may_have_moved(object, inputs)) first = std::min(first, object.names_before);
+    if (may_have_moved(object, inputs)) first_change_ = std::min(first_change_, object.names_before);
   }
-  for (size_t i = first; i < changes.size(); ++i) {
+  for (size_t i = first_change_; i < changes.size(); ++i) {
     inputs.want(changes[i].call.event);
     want_directory(changes[i].from, inputs);
     want_directory(changes[i].to, inputs);
@@ -66,7 +66,14 @@ void FileSpecs::want_names(WantedInputs& inputs) const {
 }
 
 // Of the files that are to be made anew.
-void FileSpecs::want_content(WantedInputs& inputs) const {
+void FileSpecs::want_content(WantedInputs& inputs) {
+  const auto& changes = past_.model.name_changes();
+  for (size_t i = first_change_; i < changes.size(); ++i) {
+    const PastCall& call = changes[i].call;
+    changed_.push_back({call.number, call.number == SYS_renameat2 ? call.args[4] : 0,
+                        plain_path(path_of(call.event, changes[i].from, inputs, 0)),
+                        changes[i].to ? plain_path(path_of(call.event, changes[i].to, inputs, 1)) : ""});
+  }
   for (const auto& [number, peer] : needed_) {
     const OpenObject& object = past_.model.objects()[number];
     if (!is_written_file(object) || !has_known_content(object)) continue;
@@ -94,17 +101,9 @@ std::optional<std::string> FileSpecs::name_of(const OpenObject& object, const Wa
   const std::string opened = path_of(object.made.event, object.base, inputs);
   if (is_temporary(object)) return std::nullopt;
   if (!may_have_moved(object, inputs)) return opened;
-  const auto& changes = past_.model.name_changes();
-  std::vector<NameChanged> changed;
-  for (size_t i = object.names_before; i < changes.size(); ++i) {
-    const NameChange& change = changes[i];
-    const PastCall& call = change.call;
-    changed.push_back({call.number, call.number == SYS_renameat2 ? call.args[4] : 0,
-                       plain_path(path_of(call.event, change.from, inputs, 0)),
-                       change.to ? plain_path(path_of(call.event, change.to, inputs, 1)) : ""});
-  }
   const std::string plain = plain_path(opened);
-  const auto names = names_after(plain, changed);
+  const std::span<const NameChanged> changed = changed_;
+  const auto names = names_after(plain, changed.subspan(std::max(object.names_before, first_change_) - first_change_));
   if (names.empty()) return std::nullopt;
   return names.front() == plain ? opened : names.front();
 }

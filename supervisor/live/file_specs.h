@@ -4,8 +4,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
+#include "supervisor/live/file_names.h"
 #include "supervisor/live/live_spec.h"
 #include "supervisor/live/past.h"
 #include "supervisor/live/wanted_inputs.h"
@@ -26,9 +28,9 @@ class FileSpecs {
 
   void want_fifos(WantedInputs& inputs) const;
   // When the paths are known: what has happened to names.
-  void want_names(WantedInputs& inputs) const;
+  void want_names(WantedInputs& inputs);
   // When these are known: what was written to files that are to be made anew.
-  void want_content(WantedInputs& inputs) const;
+  void want_content(WantedInputs& inputs);
 
   std::string directory_of(const DirectoryRef& directory, const WantedInputs& inputs) const;
   // An Error: the file cannot be opened as it was.
@@ -50,6 +52,8 @@ class FileSpecs {
   const Past& later_;
   const std::map<ObjectNumber, std::optional<ObjectNumber>>& needed_;
   const Files files_;
+  size_t first_change_ = 0;           // of names, that matters
+  std::vector<NameChanged> changed_;  // from that one on
 };
 
 }  // namespace redrive

@@ -32,7 +32,7 @@ class SpecMaker {
   Result<void> check();
   // What calls have read that make_spec() needs.
   Result<void> want_inputs(WantedInputs& inputs);
-  const FileSpecs& files() const { return file_specs_; }  // which want more when those were found
+  FileSpecs& files() { return file_specs_; }  // which want more when those were found
   Result<LiveSpec> make_spec(const WantedInputs& inputs, const std::map<UnitId, UnitState>& states);
 
  private:
@@ -73,7 +73,7 @@ class SpecMaker {
   std::map<ObjectNumber, std::vector<ObjectNumber>> queued_;    // by listening socket
   std::map<ObjectNumber, uint64_t> ahead_;                      // those of queued_: the channels that they send into
   uint64_t closed_ = 0;                                         // connections and pipes to outside
-  const FileSpecs file_specs_;
+  FileSpecs file_specs_;
 };
 
 }  // namespace redrive

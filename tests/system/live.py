@@ -483,6 +483,29 @@ def peers(ctx):
             ctx.expect(outcome.stdout.startswith("ok"), outcome, f"the program is wrong from event {event} on")
 
 
+PAGES = """
+import os
+pages = os.open('pages', os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+os.write(pages, b'first second ')
+os.getpgrp()
+os.pwrite(pages, b'FIRST', 0)
+os.pwrite(pages, b'third ', 13)
+"""
+
+
+@test("live/overwritten")
+def overwritten(ctx):
+    """A file of which a part was written again later is not cut, and it is said."""
+    record(ctx, "/usr/bin/python3", "pages.py", pages_py=PAGES)
+    place = f"1@{calls(ctx, '1', r'^getpgrp[(]')[-1]}"
+    for size in (19, 13):
+        with open(ctx.work / "pages", "r+b") as pages:
+            pages.truncate(size)
+        outcome = live(ctx, place)
+        ctx.expect("pages stays as it is, and may not be as it was there" in outcome.stderr, outcome, f"of {size} bytes: is not said")
+        ctx.expect((ctx.work / "pages").read_bytes() == b"FIRST second third ", outcome, "the file is another one")
+
+
 SHUT = """
 import os, socket
 pairs = []
