@@ -596,8 +596,9 @@ std::vector<siginfo_t> signals_of(const PendingSignals& pending, const WantedInp
 
 }  // namespace
 
-// What a call will return that has already done its work: others have received what it sends.
+// What a call will return that has already done its work: others have received what it sends, or its child lives.
 Result<std::optional<int64_t>> SpecMaker::result_to_come(KernelModel::ThreadName name, const Event& entered) const {
+  if (entered.child_unit || entered.child_thread) return std::optional(entered.result);
   std::optional<int64_t> result;
   if (!entered.send || entered.send->length == 0) return result;
   const auto events = trace_.event_count(name.first);

@@ -160,6 +160,12 @@ for pid in pids: os.kill(pid, signal.SIGKILL)
 for pid in pids: os.waitpid(pid, 0)
 """
 
+SPAWN = """
+import os
+os.waitpid(os.posix_spawn('/usr/bin/seq', ['seq', '3'], {}), 0)
+os.write(1, b'done\\n')
+"""
+
 SHARED = """
 import mmap, os
 first, second = mmap.mmap(-1, 4096), mmap.mmap(-1, 8192)
@@ -304,6 +310,16 @@ def pipeline(ctx):
             expect_end(ctx, outcome, recorded, f"wait {event}")
         else:
             ctx.expect(not outcome.stdout, outcome, f"wait {event}: tail had written all, and ended")
+
+
+@test("live/spawned")
+def spawned(ctx):
+    """A child that has executed its program, while its parent is still in vfork(2), or in the clone3(2) of posix_spawn(3), is not made again."""
+    for command in (("sh", "-c", "seq 3; echo done"), ("/usr/bin/python3", "spawn.py")):
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        recorded = record(ctx, *command, spawn_py=SPAWN)
+        outcome = live(ctx, f"seq@{calls(ctx, 'seq', r'^write[(]1, ')[0]}")
+        ctx.expect(outcome.stdout == recorded.stdout, outcome, f"{command[0]}: prints something else than recorded")
 
 
 @test("live/redis")
