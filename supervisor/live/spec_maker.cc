@@ -39,6 +39,23 @@ void want_directory(const DirectoryRef& directory, WantedInputs& inputs) {
   for (const Directory* at = directory.get(); at && at->number; at = at->base.get()) inputs.want(at->call);
 }
 
+// A process can live only where events of its unit are to come: what is after the last one is not known.
+Result<void> check_place(const Trace& trace, const Places& places, UnitId unit) {
+  const auto place = places.find(unit);
+  if (place != places.end() && place->second < trace.event_count(unit)) return {};
+  const std::string who = fmt::format("unit {} ({})", unit, printable(trace.unit_name(unit)));
+  for (const UnitRecord& other : trace.units()) {
+    if (std::find(other.joined.begin(), other.joined.end(), unit) == other.joined.end()) continue;
+    return Error{
+        fmt::format("{} cannot live again where it has become part of unit {}, with which it shares memory: "
+                    "give a place before that",
+                    who, other.unit)};
+  }
+  const EventIndex events = trace.event_count(unit);
+  return Error{fmt::format("the recording does not hold what {} did {}: give an earlier place", who,
+                           events == 0 ? "after its birth" : fmt::format("after its event {}", events - 1))};
+}
+
 }  // namespace
 
 // ---- What has to be made
@@ -46,6 +63,7 @@ void want_directory(const DirectoryRef& directory, WantedInputs& inputs) {
 Result<void> SpecMaker::check() {
   for (const auto& [name, process] : past_.model.processes()) {
     if (!lives(name, process)) continue;
+    TRY(check_place(trace_, places_, name.first));
     const std::string who = fmt::format("unit {} ({})", name.first, printable(trace_.unit_name(name.first)));
     if (!process.not_remade.empty()) return Error{fmt::format("{} cannot live again: {}", who, process.not_remade)};
     for (const PastCall& identity : process.identities) {

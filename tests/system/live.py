@@ -1,6 +1,8 @@
 """Group live: what `redrive live` makes of a recording. Processes run on from the middle, and must end as the recorded ones have."""
+import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -164,6 +166,29 @@ SPAWN = """
 import os
 os.waitpid(os.posix_spawn('/usr/bin/seq', ['seq', '3'], {}), 0)
 os.write(1, b'done\\n')
+"""
+
+JOINED = """
+import mmap, os
+file = open('both', 'w+b')
+file.truncate(4096)
+pid = os.fork()
+memory = mmap.mmap(file.fileno(), 4096)
+memory[pid != 0] = 1
+if pid == 0: os._exit(0)
+os.wait()
+print(memory[0] + memory[1])
+"""
+
+CUT = """
+import os, time
+go = os.pipe()
+if os.fork() == 0:
+    os.write(go[1], b'x')
+    while True: pass
+os.read(go[0], 1)
+print('ready', flush=True)
+while True: time.sleep(0.01)
 """
 
 SHARED = """
@@ -386,6 +411,34 @@ print('end', flush=True)
     none = live(ctx, "1@99999999", status=1)
     ctx.expect("has no event" in none.stderr, none, "a place that is not there")
     ctx.expect_status(ctx.redrive("live", ctx.trace), 1, 2)
+
+
+@test("live/cut")
+def cut(ctx):
+    """Of a recording whose recorder was killed, no unit lives after its last event."""
+    ctx.fresh_work()
+    (ctx.work / "cut.py").write_text(CUT)
+    recording = ctx.start_redrive("record", "-o", ctx.trace, "--", "/usr/bin/python3", "cut.py", cwd=ctx.work)
+    recording.wait_for("ready", ctx.timeout_s)
+    ctx.wait_until("a sleep was recorded", lambda: calls(ctx, "1", r"^clock_nanosleep[(]"))
+    os.kill(recording.pid, signal.SIGKILL)
+    ctx.expect_status(recording.finish(ctx.timeout_s), 128 + signal.SIGKILL)
+    last = sum(interval["events"] for interval in ctx.json("ls", ctx.trace)["units"][1]["intervals"]) - 1
+    outcome = live(ctx, f"1@{calls(ctx, '1', r'^clock_nanosleep[(]')[0]}", status=1)
+    said = f"the recording does not hold what unit 2 (python3.2) did after its event {last}: give an earlier place"
+    ctx.expect(said in outcome.stderr and not outcome.stdout, outcome, "does not say that the recording was cut")
+
+
+@test("live/joined")
+def joined(ctx):
+    """Units that have become one because of a file that both have mapped do not live, and a line says why."""
+    record(ctx, "/usr/bin/python3", "joined.py", joined_py=JOINED)
+    units = ctx.json("ls", ctx.trace)["units"]
+    whole, = [unit for unit in units if unit["joined"]]
+    last = sum(interval["events"] for interval in whole["intervals"]) - 1
+    outcome = live(ctx, f"{whole['unit']}@{last}", status=1)
+    said = f"where it has become part of unit {whole['unit']}"
+    ctx.expect(said in outcome.stderr and not outcome.stdout, outcome, "does not say that they have joined")
 
 
 @test("live/mpi", timeout_s=300, slow=True, alone=True)
