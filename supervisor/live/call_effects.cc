@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 
@@ -254,15 +255,12 @@ void note_received(const FinishedCall& call, OpenObject& object) {
   }
 }
 
-// A signal that was accepted by a call is not pending any more.
-void accept_signal(const FinishedCall& call, int number) {
-  if (!call.thread.pending.take(number)) call.process.pending.take(number);
-}
 void read_signals(const FinishedCall& call) {
   const auto bytes = static_cast<uint64_t>(call.event.result);
   for (uint64_t at = 0; at + sizeof(signalfd_siginfo) <= bytes; at += sizeof(signalfd_siginfo)) {
     uint32_t signal = 0;
-    if (written(call.event, call.event.args[1] + at, signal)) accept_signal(call, as_int(signal));
+    if (!written(call.event, call.event.args[1] + at, signal)) continue;
+    KernelModel::take_signal(call.thread, call.process, as_int(signal));
   }
 }
 
@@ -280,7 +278,10 @@ void note_read(const FinishedCall& call, OpenObject& object) {
     if (!counts_down && written(call.event, call.event.args[1], value)) object.changes.clear();
     object.changes.push_back(call.past);
   }
-  if (object.kind == Kind::timerfd) object.end = call.past.at_ns;
+  if (object.kind == Kind::timerfd && !call.event.writes.empty()) {
+    uint64_t expired = 0;
+    if (written(call.event, call.event.writes.front().address, expired)) object.expirations += expired;
+  }
   object.read_bytes += bytes;
   note_received(call, object);
   moves(object, call.event.result);
@@ -416,7 +417,10 @@ void epoll_ctl(const FinishedCall& call) {
   again.watched_objects[fd] = descriptor(call, call.event.args[2])->object;
 }
 void set_object(const FinishedCall& call) {  // timerfd_settime
-  if (OpenObject* const object = object_of(call, call.event.args[0])) object->changes = {call.past};
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object) return;
+  object->changes = {call.past};
+  object->expirations = 0;
 }
 void signalfd4(const FinishedCall& call) {
   if (as_int(call.event.args[0]) >= 0) return set_object(call);
@@ -470,8 +474,8 @@ void prlimit64(const FinishedCall& call) {
   if (own && call.event.args[2]) call.process.limits[call.event.args[1]] = call.past;
 }
 
-void setitimer(const FinishedCall& call) { call.process.timers[call.event.args[0]] = call.past; }
-void alarm(const FinishedCall& call) { call.process.alarm = call.past; }
+void setitimer(const FinishedCall& call) { call.process.timers[call.event.args[0]] = {call.past, false}; }
+void alarm(const FinishedCall& call) { call.process.timers[ITIMER_REAL] = {call.past, false}; }
 
 void setsid(const FinishedCall& call) {
   call.process.leads_session = true;
@@ -547,7 +551,7 @@ void pidfd_send_signal(const FinishedCall& call) {
                   queued ? signal_queued(call, call.event.args[1]) : signal_sent(call, call.event.args[1], SI_USER));
 }
 void rt_sigtimedwait(const FinishedCall& call) {
-  accept_signal(call, as_int(static_cast<uint64_t>(call.event.result)));
+  KernelModel::take_signal(call.thread, call.process, as_int(static_cast<uint64_t>(call.event.result)));
 }
 void wait4(const FinishedCall& call) {
   const auto pid = static_cast<int32_t>(call.event.result);

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -102,6 +103,14 @@ ThreadModel* KernelModel::thread_numbered(int32_t tid) {
   return nullptr;
 }
 
+void KernelModel::take_signal(ThreadModel& thread, ProcessModel& process, int number) {
+  if (thread.pending.take(number) || process.pending.take(number)) return;
+  // Nobody has sent it but the kernel.
+  for (auto& [which, timer] : process.timers) {
+    timer.signalled |= number == (which == ITIMER_REAL ? SIGALRM : which == ITIMER_VIRTUAL ? SIGVTALRM : SIGPROF);
+  }
+}
+
 ThreadModel& KernelModel::thread_of(UnitId unit, ThreadSerial thread) { return threads_[{unit, thread}]; }
 
 void KernelModel::apply(UnitId unit, EventIndex index, const Event& event) {
@@ -186,7 +195,6 @@ ProcessModel KernelModel::inherited(const ProcessName& parent, int32_t pid, uint
     child.umask = std::make_shared<int64_t>(*from.umask);
   }
   child.timers.clear();
-  child.alarm.reset();
   child.pending.clear();
   child.leads_session = false;
   return child;
@@ -293,7 +301,7 @@ void KernelModel::deliver(UnitId unit, const Event& signal) {
   ThreadModel& thread = thread_of(unit, signal.thread);
   const ProcessName name{unit, thread.process};
   ProcessModel& process = processes_[name];
-  if (!thread.pending.take(signal.number)) process.pending.take(signal.number);
+  take_signal(thread, process, signal.number);
   if (signal.fatal) return end_process(name, signal.number);
   auto& before = thread.masks_before_handlers;
   if (before.size() == kMostHandlers) before.erase(before.begin());

@@ -45,6 +45,8 @@ class KernelModel {
   std::map<ProcessName, ProcessModel>& processes() { return processes_; }
   ProcessModel* process_of(int32_t pid);  // that has not ended and was not waited for; also by a thread's number
   ThreadModel* thread_numbered(int32_t tid);
+  // A signal has arrived, at a handler or by a call: it is not pending any more.
+  static void take_signal(ThreadModel& thread, ProcessModel& process, int number);
 
  private:
   ThreadModel& thread_of(UnitId unit, ThreadSerial thread);

@@ -94,6 +94,7 @@ struct OpenObject {
   bool unknown_messages = false;  // it has received messages of which the recording does not say who sent them
   // eventfd: writes since it was read; timerfd, signalfd: the last setting.
   std::vector<PastCall> changes;
+  uint64_t expirations = 0;         // timerfd: how many were read since that
   std::set<UnitId> users;           // eventfd: which units have read or written it
   std::map<int, PastCall> watched;  // epoll: by descriptor, the last EPOLL_CTL_ADD or MOD
   std::map<int, ObjectNumber> watched_objects;
@@ -159,6 +160,12 @@ struct ThreadModel {
   PendingSignals pending;
 };
 
+// A timer of a process, which sends it signals (setitimer(2), alarm(2)).
+struct TimerModel {
+  PastCall set;
+  bool signalled = false;  // a signal of it has arrived since
+};
+
 struct ActionModel {
   PastCall call;
   bool program_changed = false;  // since then, which has taken handlers away
@@ -171,11 +178,10 @@ struct ProcessModel {
   std::shared_ptr<DirectoryRef> directory = std::make_shared<DirectoryRef>();
   std::shared_ptr<int64_t> umask = std::make_shared<int64_t>(-1);  // -1: as it was when the recording began
   std::map<int, ActionModel> actions;
-  std::map<uint64_t, PastCall> limits;  // by resource
-  std::map<uint64_t, PastCall> timers;  // setitimer, by which
-  std::optional<PastCall> alarm;
-  std::vector<PastCall> identities;  // setuid and the like
-  PendingSignals pending;            // for any of its threads
+  std::map<uint64_t, PastCall> limits;    // by resource
+  std::map<uint64_t, TimerModel> timers;  // ITIMER_REAL and so on
+  std::vector<PastCall> identities;       // setuid and the like
+  PendingSignals pending;                 // for any of its threads
   bool leads_session = false;
   int32_t group = 0;       // 0: as it was when the recording began
   std::string not_remade;  // why it cannot live again; empty if it can

@@ -18,6 +18,7 @@
 
 #include "base/text.h"
 #include "interceptors/syscall_table.h"
+#include "supervisor/live/timers.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
@@ -306,7 +307,9 @@ void SpecMaker::want_process(const ProcessModel& process, WantedInputs& inputs) 
   want_directory(*process.directory, inputs);
   for (const auto& [signal, action] : process.actions) inputs.want(action.call.event);
   for (const auto& [resource, call] : process.limits) inputs.want(call.event);
-  for (const auto& [which, call] : process.timers) inputs.want(call.event);
+  for (const auto& [which, timer] : process.timers) {
+    if (timer.set.number == SYS_setitimer) inputs.want(timer.set.event);
+  }
   for (const PendingSignal& signal : process.pending) inputs.want(signal.queued);
 }
 
@@ -548,8 +551,8 @@ Result<void> SpecMaker::add_special(const OpenObject& object, const WantedInputs
     out.clock = static_cast<int>(object.made.args[0]);
     if (!object.changes.empty()) {
       const PastCall& set = object.changes.back();
-      out.timer_flags = static_cast<int>(set.args[1]);
-      out.timer = inputs.value<__kernel_itimerspec>(set.event);
+      const auto asked = inputs.value<__kernel_itimerspec>(set.event).value_or(__kernel_itimerspec{});
+      out.timer = left_of_timerfd(set, asked, out.clock, object.expirations, past_.latest_ns);
     }
   }
   if (object.kind == Kind::signalfd && !object.changes.empty()) {
@@ -608,6 +611,17 @@ std::vector<siginfo_t> signals_of(const PendingSignals& pending, const WantedInp
       info.si_status = signal.status;
     }
     out.push_back(info);
+  }
+  return out;
+}
+
+std::map<uint64_t, itimerval> timers_of(const ProcessModel& process, const WantedInputs& inputs, uint64_t now_ns) {
+  std::map<uint64_t, itimerval> out;
+  for (const auto& [which, timer] : process.timers) {
+    itimerval asked{};
+    asked.it_value.tv_sec = static_cast<uint32_t>(timer.set.args[0]);
+    if (timer.set.number != SYS_alarm) asked = inputs.value<itimerval>(timer.set.event).value_or(itimerval{});
+    if (const auto left = left_of_itimer(which, timer, asked, now_ns)) out[which] = *left;
   }
   return out;
 }
@@ -708,11 +722,10 @@ Result<void> SpecMaker::add_processes(const WantedInputs& inputs, const std::map
       if (const auto limit = inputs.value<rlimit>(call.event)) out.limits[resource] = *limit;
     }
     for (const auto& [signal, action] : process.actions) out.actions[signal] = action_of(action, inputs);
-    for (const auto& [which, call] : process.timers) {
-      if (const auto timer = inputs.value<itimerval>(call.event)) out.timers[which] = *timer;
-    }
-    if (process.alarm && process.alarm->args[0]) {
-      out.timers[ITIMER_REAL].it_value.tv_sec = static_cast<time_t>(process.alarm->args[0]);
+    out.timers = timers_of(process, inputs, past_.latest_ns);
+    if (out.timers.contains(ITIMER_VIRTUAL) || out.timers.contains(ITIMER_PROF)) {
+      spec.notes.push_back(
+          fmt::format("timers of unit {} that count processor time (setitimer(2)) start anew", out.unit));
     }
     out.pending = signals_of(process.pending, inputs);
     const auto state = states.find(name.first);

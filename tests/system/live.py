@@ -58,6 +58,25 @@ ignored = signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
 print(len(seen), mask == {signal.SIGUSR2}, oct(now), os.path.basename(os.getcwd()), open('note').read(), flush=True)
 """
 
+TIMERS = """
+import ctypes, os, select, signal, struct, time
+fired = []
+signal.signal(signal.SIGALRM, lambda *_: fired.append(1))
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+while not fired: time.sleep(0.002)
+libc = ctypes.CDLL(None)
+fd = libc.timerfd_create(time.CLOCK_MONOTONIC, 0)
+libc.timerfd_settime(fd, 0, struct.pack('4q', 0, 0, 0, 10_000_000), None)
+os.read(fd, 8)
+os.getppid()
+again = select.select([fd], [], [], 0.1)[0]
+left = signal.getitimer(signal.ITIMER_REAL)[0]
+signal.setitimer(signal.ITIMER_REAL, 60)
+time.sleep(0.2)
+os.getppid()
+print(len(fired), again, left, signal.getitimer(signal.ITIMER_REAL)[0] < 59.9, flush=True)
+"""
+
 MASTER = """
 # A master asks three workers and takes their answers as they come; what it prints depends on whose comes first.
 import os, select, socket, sys
@@ -310,6 +329,14 @@ def signals(ctx):
     recorded = record_signals(ctx)
     asked = calls(ctx, "1", r"^getppid\(")
     expect_end(ctx, live(ctx, f"1@{asked[100]}"), recorded, "signals")
+
+
+@test("live/timers")
+def timers(ctx):
+    """Timers that have expired do not expire again; others have the rest of their time."""
+    recorded = record(ctx, "/usr/bin/python3", "t.py", t_py=TIMERS)
+    for event in calls(ctx, "1", r"^getppid[(]")[-2:]:
+        expect_end(ctx, live(ctx, f"1@{event}"), recorded, f"event {event}")
 
 
 @test("live/threads")

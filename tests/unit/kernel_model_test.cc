@@ -8,8 +8,11 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "supervisor/live/in_flight.h"
 #include "tests/unit/unit_test.h"
@@ -250,6 +253,44 @@ TEST_CASE("KernelModel: a signal to a group reaches its processes") {
   story.make(SYS_kill, {static_cast<uint64_t>(-101), SIGUSR2}, 0);
   CHECK_EQ(pending_in(story.process(2).pending, SIGUSR2), 1);
   CHECK_EQ(pending_in(story.process().pending, SIGUSR2), 1);
+}
+
+TEST_CASE(
+    "KernelModel: a timer's signal arrives once nobody else has sent it; alarm(2) and setitimer(2) set one timer") {
+  Story story;
+  const auto alarm_arrives = [&] {
+    story.call(SIGALRM, {}, 0).kind = EventKind::signal;
+    story.happens();
+  };
+  story.make(SYS_setitimer, {ITIMER_REAL, kBuffer, 0}, 0);
+  story.make(SYS_alarm, {5}, 0);
+  const auto& timer = story.process().timers.at(ITIMER_REAL);
+  CHECK_EQ(timer.set.number, SYS_alarm);
+  story.make(SYS_kill, {100, SIGALRM}, 0);
+  alarm_arrives();
+  CHECK_FALSE(timer.signalled);
+  alarm_arrives();
+  CHECK(timer.signalled);
+  story.make(SYS_alarm, {5}, 0);
+  CHECK_FALSE(timer.signalled);
+  story.make(SYS_rt_sigtimedwait, {0, 0, 0, 8}, SIGALRM);
+  CHECK(timer.signalled);
+}
+
+TEST_CASE("KernelModel: how often a timerfd has expired for who reads it") {
+  Story story;
+  story.make(SYS_timerfd_create, {CLOCK_MONOTONIC, 0}, 5);
+  story.make(SYS_timerfd_settime, {5, 0, kBuffer, 0}, 0);
+  for (const uint64_t expired : {1, 3}) {
+    Event& read = story.call(SYS_read, {5, kBuffer, 8}, 8);
+    MemoryWrite write{kBuffer, sizeof expired, MemoryWrite::Kind::data, Bytes(sizeof expired)};
+    std::memcpy(write.data.data(), &expired, sizeof expired);
+    read.writes.push_back(write);
+    story.happens();
+  }
+  CHECK_EQ(story.object(5).expirations, 4);
+  story.make(SYS_timerfd_settime, {5, 0, kBuffer, 0}, 0);
+  CHECK_EQ(story.object(5).expirations, 0);
 }
 
 TEST_CASE("KernelModel: a call that is in progress does nothing before its end") {
