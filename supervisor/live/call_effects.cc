@@ -260,7 +260,7 @@ void read_signals(const FinishedCall& call) {
   for (uint64_t at = 0; at + sizeof(signalfd_siginfo) <= bytes; at += sizeof(signalfd_siginfo)) {
     uint32_t signal = 0;
     if (!written(call.event, call.event.args[1] + at, signal)) continue;
-    KernelModel::take_signal(call.thread, call.process, as_int(signal));
+    call.model.take_signal(call.thread, call.process, as_int(signal));
   }
 }
 
@@ -513,23 +513,27 @@ PendingSignal signal_sent(const FinishedCall& call, uint64_t number, int code) {
 PendingSignal signal_queued(const FinishedCall& call, uint64_t number) {
   return {as_int(number), SI_QUEUE, call.process.pid, 0, call.past};
 }
-void send_to_process(ProcessModel* target, const PendingSignal& signal) {
-  if (target && !target->ended && signal.number) target->pending.add(signal);
+void send_to_process(const FinishedCall& call, ProcessModel* target, const PendingSignal& signal) {
+  if (!target || !signal.number) return;
+  call.model.note_signal(signal.number, target->pid, false);
+  if (!target->ended) target->pending.add(signal);
 }
 void kill(const FinishedCall& call) {
   const auto pid = static_cast<int32_t>(call.event.args[0]);
   const PendingSignal signal = signal_sent(call, call.event.args[1], SI_USER);
-  if (pid > 0) return send_to_process(call.model.process_of(pid), signal);
+  if (pid > 0) return send_to_process(call, call.model.process_of(pid), signal);
   constexpr int32_t kAllOthers = -1;
   const int32_t group = pid == 0 ? call.process.group : -pid;
   for (auto& [name, process] : call.model.processes()) {
     const bool receives = pid == kAllOthers ? &process != &call.process : process.group == group;
-    if (receives) send_to_process(&process, signal);
+    if (receives) send_to_process(call, &process, signal);
   }
 }
 void send_to_thread(const FinishedCall& call, uint64_t tid, const PendingSignal& signal) {
   ThreadModel* const target = call.model.thread_numbered(as_int(tid));
-  if (target && signal.number) target->pending.add(signal);
+  if (!target || !signal.number) return;
+  call.model.note_signal(signal.number, as_int(tid), true);
+  target->pending.add(signal);
 }
 void tkill(const FinishedCall& call) {
   send_to_thread(call, call.event.args[0], signal_sent(call, call.event.args[1], SI_TKILL));
@@ -538,7 +542,7 @@ void tgkill(const FinishedCall& call) {
   send_to_thread(call, call.event.args[1], signal_sent(call, call.event.args[2], SI_TKILL));
 }
 void rt_sigqueueinfo(const FinishedCall& call) {
-  send_to_process(call.model.process_of(as_int(call.event.args[0])), signal_queued(call, call.event.args[1]));
+  send_to_process(call, call.model.process_of(as_int(call.event.args[0])), signal_queued(call, call.event.args[1]));
 }
 void rt_tgsigqueueinfo(const FinishedCall& call) {
   send_to_thread(call, call.event.args[1], signal_queued(call, call.event.args[2]));
@@ -547,11 +551,11 @@ void pidfd_send_signal(const FinishedCall& call) {
   const OpenObject* const object = object_of(call, call.event.args[0]);
   if (!object || object->made.number != SYS_pidfd_open) return;
   const bool queued = call.event.args[2] != 0;
-  send_to_process(call.model.process_of(as_int(object->made.args[0])),
+  send_to_process(call, call.model.process_of(as_int(object->made.args[0])),
                   queued ? signal_queued(call, call.event.args[1]) : signal_sent(call, call.event.args[1], SI_USER));
 }
 void rt_sigtimedwait(const FinishedCall& call) {
-  KernelModel::take_signal(call.thread, call.process, as_int(static_cast<uint64_t>(call.event.result)));
+  call.model.take_signal(call.thread, call.process, as_int(static_cast<uint64_t>(call.event.result)));
 }
 void wait4(const FinishedCall& call) {
   const auto pid = static_cast<int32_t>(call.event.result);

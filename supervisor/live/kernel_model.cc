@@ -104,6 +104,7 @@ ThreadModel* KernelModel::thread_numbered(int32_t tid) {
 }
 
 void KernelModel::take_signal(ThreadModel& thread, ProcessModel& process, int number) {
+  signals_.received.push_back({now_, time_, number, process.pid, thread.tid ? thread.tid : process.pid});
   if (thread.pending.take(number) || process.pending.take(number)) return;
   // Nobody has sent it but the kernel.
   for (auto& [which, timer] : process.timers) {
@@ -115,6 +116,8 @@ ThreadModel& KernelModel::thread_of(UnitId unit, ThreadSerial thread) { return t
 
 void KernelModel::apply(UnitId unit, EventIndex index, const Event& event) {
   const ThreadName name{unit, event.thread};
+  now_ = {unit, index};
+  time_ = event.time;
   switch (event.kind) {
     case EventKind::syscall:
       finish_call(unit, index, event);
@@ -295,6 +298,7 @@ void KernelModel::end_process(const ProcessName& name, int32_t status) {
     ended.status = status & kSignal;
   }
   parent->second.pending.add(ended);
+  note_signal(SIGCHLD, parent->second.pid, false);
 }
 
 void KernelModel::deliver(UnitId unit, const Event& signal) {

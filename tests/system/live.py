@@ -58,6 +58,44 @@ ignored = signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
 print(len(seen), mask == {signal.SIGUSR2}, oct(now), os.path.basename(os.getcwd()), open('note').read(), flush=True)
 """
 
+SIGNALLED = """
+import os, signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+parent = os.getpid()
+child = os.fork()
+if child == 0:
+    for i in range(5):
+        signal.sigwait([signal.SIGUSR1])
+        os.write(1, b'child %d\\n' % i)
+        time.sleep(0.002)
+        os.kill(parent, signal.SIGUSR1)
+    os._exit(0)
+ended = []
+signal.signal(signal.SIGCHLD, lambda *_: ended.append(1))
+for i in range(5):
+    os.write(1, b'parent %d\\n' % i)
+    os.kill(child, signal.SIGUSR1)
+    signal.sigwait([signal.SIGUSR1])
+while not ended: time.sleep(0.001)
+os.getppid()
+time.sleep(0.02)
+os.waitpid(child, 0)
+os.write(1, b'ended %d\\n' % len(ended))
+"""
+
+KILLED = """
+import os, signal
+ends = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(ends[1], b'x')
+    signal.pause()
+os.read(ends[0], 1)
+os.kill(child, signal.SIGKILL)
+os.getppid()
+print(os.waitpid(child, 0)[1], flush=True)
+"""
+
 TIMERS = """
 import ctypes, os, select, signal, struct, time
 fired = []
@@ -329,6 +367,27 @@ def signals(ctx):
     recorded = record_signals(ctx)
     asked = calls(ctx, "1", r"^getppid\(")
     expect_end(ctx, live(ctx, f"1@{asked[100]}"), recorded, "signals")
+
+
+@test("live/signalled")
+def signalled(ctx):
+    """What has arrived as a signal was sent: units that wait for each other's signals go on, and each comes once."""
+    recorded = record(ctx, "/usr/bin/python3", "s.py", s_py=SIGNALLED)
+    places = [("1", event) for event in calls(ctx, "1", r"^write[(]1, ")[1:-1] + calls(ctx, "1", r"^getppid[(]")[-1:]]
+    places += [("2", event) for event in calls(ctx, "2", r"^write[(]1, ")[1::2]]
+    for unit, event in places:
+        expect_end(ctx, live(ctx, f"{unit}@{event}"), recorded, f"{unit}@{event}")
+
+
+@test("live/killed")
+def killed(ctx):
+    """A process for which SIGKILL is pending lives, and dies of that."""
+    recorded = record(ctx, "/usr/bin/python3", "k.py", k_py=KILLED)
+    ended = sum(interval["events"] for interval in ctx.json("ls", ctx.trace)["units"][1]["intervals"]) - 1
+    for place in (f"1@{calls(ctx, '1', r'^getppid[(]')[-1]}", f"2@{ended}"):
+        outcome = live(ctx, place)
+        ctx.expect("unit 2 (python3.2) lives" in outcome.stderr, outcome, f"{place}: unit 2 does not live")
+        expect_end(ctx, outcome, recorded, place)
 
 
 @test("live/timers")

@@ -242,6 +242,27 @@ TEST_CASE("KernelModel: a signal that was sent to a thread waits for that thread
   CHECK_EQ(pending_in(story.process().pending, SIGUSR1), 1);
 }
 
+TEST_CASE("KernelModel: who has sent signals, by processes and threads, and where they have arrived") {
+  Story story;
+  story.fork(2, 101);
+  story.make(SYS_kill, {0, SIGUSR1}, 0);
+  story.make(SYS_tgkill, {101, 101, SIGUSR2}, 0);
+  story.make(SYS_rt_sigtimedwait, {0, 0, 0, 8}, SIGUSR2, 2);
+  story.call(SYS_exit_group, {0}, 0, 2).fatal = true;
+  story.happens();
+  const SignalLog& log = story.model.signals();
+  REQUIRE_EQ(log.sent.size(), 4);
+  CHECK_EQ(log.sent[0].to + log.sent[1].to, 201);
+  CHECK(log.sent[1].at == EventRef{1, 1});
+  CHECK(log.sent[2].to_thread);
+  CHECK_EQ(log.sent[3].number, SIGCHLD);
+  CHECK_EQ(log.sent[3].to, 100);
+  CHECK(log.sent[3].at == EventRef{2, 1});
+  REQUIRE_EQ(log.received.size(), 1);
+  CHECK(log.received[0].at == EventRef{2, 0});
+  CHECK_EQ(log.received[0].process, 101);
+}
+
 TEST_CASE("KernelModel: a signal to a group reaches its processes") {
   Story story;
   story.fork(2, 101);
