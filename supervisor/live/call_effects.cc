@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -289,15 +290,12 @@ void note_received(const FinishedCall& call, OpenObject& object) {
   }
 }
 
-// A signal that was accepted by a call is not pending any more.
-void accept_signal(const FinishedCall& call, int number) {
-  if (!call.thread.pending.take(number)) call.process.pending.take(number);
-}
 void read_signals(const FinishedCall& call) {
   const auto bytes = static_cast<uint64_t>(call.event.result);
   for (uint64_t at = 0; at + sizeof(signalfd_siginfo) <= bytes; at += sizeof(signalfd_siginfo)) {
     uint32_t signal = 0;
-    if (written(call.event, call.event.args[1] + at, signal)) accept_signal(call, as_int(signal));
+    if (!written(call.event, call.event.args[1] + at, signal)) continue;
+    call.model.take_signal(call.thread, call.process, as_int(signal));
   }
 }
 
@@ -315,7 +313,10 @@ void note_read(const FinishedCall& call, OpenObject& object) {
     if (!counts_down && written(call.event, call.event.args[1], value)) object.changes.clear();
     object.changes.push_back(call.past);
   }
-  if (object.kind == Kind::timerfd) object.end = call.past.at_ns;
+  if (object.kind == Kind::timerfd && !call.event.writes.empty()) {
+    uint64_t expired = 0;
+    if (written(call.event, call.event.writes.front().address, expired)) object.expirations += expired;
+  }
   object.read_bytes += bytes;
   note_received(call, object);
   moves(object, call.event.result);
@@ -536,7 +537,10 @@ void epoll_wait(const FinishedCall& call) {
   }
 }
 void set_object(const FinishedCall& call) {  // timerfd_settime
-  if (OpenObject* const object = object_of(call, call.event.args[0])) object->changes = {call.past};
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object) return;
+  object->changes = {call.past};
+  object->expirations = 0;
 }
 void signalfd4(const FinishedCall& call) {
   if (as_int(call.event.args[0]) >= 0) return set_object(call);
@@ -596,8 +600,8 @@ void prlimit64(const FinishedCall& call) {
   if (own && call.event.args[2]) call.process.limits[call.event.args[1]] = call.past;
 }
 
-void setitimer(const FinishedCall& call) { call.process.timers[call.event.args[0]] = call.past; }
-void alarm(const FinishedCall& call) { call.process.alarm = call.past; }
+void setitimer(const FinishedCall& call) { call.process.timers[call.event.args[0]] = {call.past, false}; }
+void alarm(const FinishedCall& call) { call.process.timers[ITIMER_REAL] = {call.past, false}; }
 
 void setsid(const FinishedCall& call) {
   call.process.leads_session = true;
@@ -619,23 +623,27 @@ PendingSignal signal_sent(const FinishedCall& call, uint64_t number, int code) {
 PendingSignal signal_queued(const FinishedCall& call, uint64_t number) {
   return {as_int(number), SI_QUEUE, call.process.pid, 0, call.past};
 }
-void send_to_process(ProcessModel* target, const PendingSignal& signal) {
-  if (target && !target->ended && signal.number) target->pending.add(signal);
+void send_to_process(const FinishedCall& call, ProcessModel* target, const PendingSignal& signal) {
+  if (!target || !signal.number) return;
+  call.model.note_signal(signal.number, target->pid, false);
+  if (!target->ended) target->pending.add(signal);
 }
 void kill(const FinishedCall& call) {
   const auto pid = static_cast<int32_t>(call.event.args[0]);
   const PendingSignal signal = signal_sent(call, call.event.args[1], SI_USER);
-  if (pid > 0) return send_to_process(call.model.process_of(pid), signal);
+  if (pid > 0) return send_to_process(call, call.model.process_of(pid), signal);
   constexpr int32_t kAllOthers = -1;
   const int32_t group = pid == 0 ? call.process.group : -pid;
   for (auto& [name, process] : call.model.processes()) {
     const bool receives = pid == kAllOthers ? &process != &call.process : process.group == group;
-    if (receives) send_to_process(&process, signal);
+    if (receives) send_to_process(call, &process, signal);
   }
 }
 void send_to_thread(const FinishedCall& call, uint64_t tid, const PendingSignal& signal) {
   ThreadModel* const target = call.model.thread_numbered(as_int(tid));
-  if (target && signal.number) target->pending.add(signal);
+  if (!target || !signal.number) return;
+  call.model.note_signal(signal.number, as_int(tid), true);
+  target->pending.add(signal);
 }
 void tkill(const FinishedCall& call) {
   send_to_thread(call, call.event.args[0], signal_sent(call, call.event.args[1], SI_TKILL));
@@ -644,7 +652,7 @@ void tgkill(const FinishedCall& call) {
   send_to_thread(call, call.event.args[1], signal_sent(call, call.event.args[2], SI_TKILL));
 }
 void rt_sigqueueinfo(const FinishedCall& call) {
-  send_to_process(call.model.process_of(as_int(call.event.args[0])), signal_queued(call, call.event.args[1]));
+  send_to_process(call, call.model.process_of(as_int(call.event.args[0])), signal_queued(call, call.event.args[1]));
 }
 void rt_tgsigqueueinfo(const FinishedCall& call) {
   send_to_thread(call, call.event.args[1], signal_queued(call, call.event.args[2]));
@@ -653,11 +661,11 @@ void pidfd_send_signal(const FinishedCall& call) {
   const OpenObject* const object = object_of(call, call.event.args[0]);
   if (!object || object->made.number != SYS_pidfd_open) return;
   const bool queued = call.event.args[2] != 0;
-  send_to_process(call.model.process_of(as_int(object->made.args[0])),
+  send_to_process(call, call.model.process_of(as_int(object->made.args[0])),
                   queued ? signal_queued(call, call.event.args[1]) : signal_sent(call, call.event.args[1], SI_USER));
 }
 void rt_sigtimedwait(const FinishedCall& call) {
-  accept_signal(call, as_int(static_cast<uint64_t>(call.event.result)));
+  call.model.take_signal(call.thread, call.process, as_int(static_cast<uint64_t>(call.event.result)));
 }
 void wait4(const FinishedCall& call) {
   const auto pid = static_cast<int32_t>(call.event.result);

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -107,10 +108,21 @@ ThreadModel* KernelModel::thread_numbered(int32_t tid) {
   return nullptr;
 }
 
+void KernelModel::take_signal(ThreadModel& thread, ProcessModel& process, int number) {
+  signals_.received.push_back({now_, time_, number, process.pid, thread.tid ? thread.tid : process.pid});
+  if (thread.pending.take(number) || process.pending.take(number)) return;
+  // Nobody has sent it but the kernel.
+  for (auto& [which, timer] : process.timers) {
+    timer.signalled |= number == (which == ITIMER_REAL ? SIGALRM : which == ITIMER_VIRTUAL ? SIGVTALRM : SIGPROF);
+  }
+}
+
 ThreadModel& KernelModel::thread_of(UnitId unit, ThreadSerial thread) { return threads_[{unit, thread}]; }
 
 void KernelModel::apply(UnitId unit, EventIndex index, const Event& event) {
   const ThreadName name{unit, event.thread};
+  now_ = {unit, index};
+  time_ = event.time;
   switch (event.kind) {
     case EventKind::syscall:
       finish_call(unit, index, event);
@@ -193,7 +205,6 @@ ProcessModel KernelModel::inherited(const ProcessName& parent, int32_t pid, uint
   std::erase_if(child.repeated, [](const RepeatedCall& each) { return !each.in_children; });
   std::erase_if(child.lost, [](const auto& each) { return !each.second; });
   child.timers.clear();
-  child.alarm.reset();
   child.pending.clear();
   child.leads_session = false;
   return child;
@@ -299,13 +310,14 @@ void KernelModel::end_process(const ProcessName& name, int32_t status) {
     ended.status = status & kSignal;
   }
   parent->second.pending.add(ended);
+  note_signal(SIGCHLD, parent->second.pid, false);
 }
 
 void KernelModel::deliver(UnitId unit, const Event& signal) {
   ThreadModel& thread = thread_of(unit, signal.thread);
   const ProcessName name{unit, thread.process};
   ProcessModel& process = processes_[name];
-  if (!thread.pending.take(signal.number)) process.pending.take(signal.number);
+  take_signal(thread, process, signal.number);
   if (signal.fatal) return end_process(name, signal.number);
   auto& before = thread.masks_before_handlers;
   if (before.size() == kMostHandlers) before.erase(before.begin());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "supervisor/live/kernel_objects.h"
+#include "supervisor/live/signal_log.h"
 
 namespace redrive {
 
@@ -45,12 +46,19 @@ class KernelModel {
   // What has happened to names of files, in order.
   const std::vector<NameChange>& name_changes() const { return name_changes_; }
   void note_name_change(NameChange change) { name_changes_.push_back(std::move(change)); }
+  const SignalLog& signals() const { return signals_; }
 
   // For the functions that know what single calls do.
   std::vector<OpenObject>& objects() { return objects_; }
   std::map<ProcessName, ProcessModel>& processes() { return processes_; }
   ProcessModel* process_of(int32_t pid);  // that has not ended and was not waited for; also by a thread's number
   ThreadModel* thread_numbered(int32_t tid);
+  // The event that is applied has sent a signal to a process or thread, of this number.
+  void note_signal(int number, int32_t to, bool to_thread) {
+    signals_.sent.push_back({now_, time_, number, to, to_thread});
+  }
+  // A signal has arrived, at a handler or by a call: it is not pending any more.
+  void take_signal(ThreadModel& thread, ProcessModel& process, int number);
 
  private:
   ThreadModel& thread_of(UnitId unit, ThreadSerial thread);
@@ -72,6 +80,9 @@ class KernelModel {
   std::map<ThreadName, std::pair<EventIndex, Event>> in_calls_;
   std::map<UnitId, ProcessSerial> next_process_;
   std::map<UnitId, std::vector<Event>> recent_;  // the last events, of which a series may be
+  SignalLog signals_;
+  EventRef now_;  // the event that is applied, and its time
+  EventTime time_;
 };
 
 }  // namespace redrive

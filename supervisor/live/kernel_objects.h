@@ -84,7 +84,6 @@ struct OpenObject {
   // file
   DirectoryRef base;
   std::optional<uint64_t> offset;  // bytes, or what the file system calls the place in a directory; none: unknown
-  uint64_t end = 0;                // timerfd: when it was read
   uint64_t path_hash = 0;          // of what open(2) has read
   uint64_t times_changed = 0;      // how many calls through this description have changed it
   // How long the calls through this description have made it and what they have done, as if it had been empty when it
@@ -119,6 +118,7 @@ struct OpenObject {
   bool unknown_messages = false;  // it has received messages of which the recording does not say who sent them
   // eventfd: writes since it was read; timerfd, signalfd: the last setting.
   std::vector<PastCall> changes;
+  uint64_t expirations = 0;         // timerfd: how many were read since that
   std::set<UnitId> users;           // eventfd: which units have read or written it
   std::map<int, PastCall> watched;  // epoll: by descriptor, the last EPOLL_CTL_ADD or MOD
   std::map<int, ObjectNumber> watched_objects;
@@ -198,6 +198,12 @@ struct ThreadModel {
   PendingSignals pending;
 };
 
+// A timer of a process, which sends it signals (setitimer(2), alarm(2)).
+struct TimerModel {
+  PastCall set;
+  bool signalled = false;  // a signal of it has arrived since
+};
+
 struct ActionModel {
   PastCall call;
   bool program_changed = false;  // since then, which has taken handlers away
@@ -210,10 +216,9 @@ struct ProcessModel {
   std::shared_ptr<DirectoryRef> directory = std::make_shared<DirectoryRef>();
   std::shared_ptr<int64_t> umask = std::make_shared<int64_t>(-1);  // -1: as it was when the recording began
   std::map<int, ActionModel> actions;
-  std::map<uint64_t, PastCall> limits;  // by resource
-  std::map<uint64_t, PastCall> timers;  // setitimer, by which
-  std::optional<PastCall> alarm;
-  std::vector<PastCall> identities;  // setuid and the like
+  std::map<uint64_t, PastCall> limits;    // by resource
+  std::map<uint64_t, TimerModel> timers;  // ITIMER_REAL and so on
+  std::vector<PastCall> identities;       // setuid and the like
   std::vector<RepeatedCall> repeated;
   std::map<std::string, bool> lost;  // which calls have set what is not made again, and whether children have that, too
   std::map<std::pair<int, int64_t>, PastCall>

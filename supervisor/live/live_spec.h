@@ -18,6 +18,7 @@
 
 #include "logstore/event.h"
 #include "supervisor/live/kernel_objects.h"
+#include "supervisor/live/timers.h"
 
 namespace redrive {
 
@@ -75,8 +76,7 @@ struct LiveObject {
   // eventfd, timerfd, signalfd
   uint64_t counter = 0;
   int clock = 0;
-  int timer_flags = 0;
-  std::optional<__kernel_itimerspec> timer;
+  std::optional<TimerSetting> timer;
   uint64_t mask = 0;
   std::map<int, epoll_event> watched;
   std::map<int, ObjectNumber> watched_objects;

@@ -414,7 +414,7 @@ Result<void> ObjectMaker::make_special(ObjectNumber number) {
       break;
     case Kind::timerfd:
       fd = timerfd_create(object.clock, TFD_CLOEXEC);
-      if (object.timer && syscall(SYS_timerfd_settime, fd, object.timer_flags, &*object.timer, nullptr) != 0) {
+      if (object.timer && syscall(SYS_timerfd_settime, fd, object.timer->flags, &object.timer->value, nullptr) != 0) {
         return errno_error("cannot set a timer (timerfd_settime(2))");
       }
       break;

@@ -78,6 +78,8 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
   TRY(add_capacities(trace, communication));
   ASSIGN_OR_RETURN(const Past later, read_past(trace, ends_of(trace)));
   TRY(add_connections(trace, later, communication));
+  const SignalCauses causes = causes_of_signals(later.model.signals());
+  add_signals(causes, communication);
   std::vector<EventRef> events = options.events;
   std::optional<Delivery> first;
   if (options.first) {
@@ -89,7 +91,7 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
                              first->message.unit, first->message.event)};
   }
   const Places places = places_of(breakpoint);
-  ASSIGN_OR_RETURN(const Past past, read_past(trace, places));
+  ASSIGN_OR_RETURN(const Past past, read_past(trace, places, causes));
   SpecMaker maker(trace, past, later, places, options.files, first ? &*first : nullptr, options.only);
   TRY(maker.check());
   WantedInputs inputs;

@@ -16,6 +16,7 @@
 
 #include "base/text.h"
 #include "interceptors/syscall_table.h"
+#include "supervisor/live/timers.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
@@ -59,6 +60,23 @@ std::vector<LiveCall> repeated_calls(const std::vector<RepeatedCall>& all, const
 
 bool is_connected(const OpenObject& object) { return object.connects || object.accepted_from; }
 
+// A process can live only where events of its unit are to come: what is after the last one is not known.
+Result<void> check_place(const Trace& trace, const Places& places, UnitId unit) {
+  const auto place = places.find(unit);
+  if (place != places.end() && place->second < trace.event_count(unit)) return {};
+  const std::string who = fmt::format("unit {} ({})", unit, printable(trace.unit_name(unit)));
+  for (const UnitRecord& other : trace.units()) {
+    if (std::find(other.joined.begin(), other.joined.end(), unit) == other.joined.end()) continue;
+    return Error{
+        fmt::format("{} cannot live again where it has become part of unit {}, with which it shares memory: "
+                    "give a place before that",
+                    who, other.unit)};
+  }
+  const EventIndex events = trace.event_count(unit);
+  return Error{fmt::format("the recording does not hold what {} did {}: give an earlier place", who,
+                           events == 0 ? "after its birth" : fmt::format("after its event {}", events - 1))};
+}
+
 }  // namespace
 
 // ---- What has to be made
@@ -66,6 +84,7 @@ bool is_connected(const OpenObject& object) { return object.connects || object.a
 Result<void> SpecMaker::check() {
   for (const auto& [name, process] : past_.model.processes()) {
     if (!lives(name, process)) continue;
+    TRY(check_place(trace_, places_, name.first));
     const std::string who = fmt::format("unit {} ({})", name.first, printable(trace_.unit_name(name.first)));
     if (!process.not_remade.empty()) return Error{fmt::format("{} cannot live again: {}", who, process.not_remade)};
     if (!process.ipc.empty()) {
@@ -302,7 +321,9 @@ void SpecMaker::want_process(const ProcessModel& process, WantedInputs& inputs) 
   want_directory(*process.directory, inputs);
   for (const auto& [signal, action] : process.actions) inputs.want(action.call.event);
   for (const auto& [resource, call] : process.limits) inputs.want(call.event);
-  for (const auto& [which, call] : process.timers) inputs.want(call.event);
+  for (const auto& [which, timer] : process.timers) {
+    if (timer.set.number == SYS_setitimer) inputs.want(timer.set.event);
+  }
   for (const PendingSignal& signal : process.pending) inputs.want(signal.queued);
 }
 
@@ -450,8 +471,8 @@ Result<void> SpecMaker::add_special(const OpenObject& object, const WantedInputs
     out.clock = static_cast<int>(object.made.args[0]);
     if (!object.changes.empty()) {
       const PastCall& set = object.changes.back();
-      out.timer_flags = static_cast<int>(set.args[1]);
-      out.timer = inputs.value<__kernel_itimerspec>(set.event);
+      const auto asked = inputs.value<__kernel_itimerspec>(set.event).value_or(__kernel_itimerspec{});
+      out.timer = left_of_timerfd(set, asked, out.clock, object.expirations, past_.latest_ns);
     }
   }
   if (object.kind == Kind::signalfd && !object.changes.empty()) {
@@ -517,10 +538,22 @@ std::vector<siginfo_t> signals_of(const PendingSignals& pending, const WantedInp
   return out;
 }
 
+std::map<uint64_t, itimerval> timers_of(const ProcessModel& process, const WantedInputs& inputs, uint64_t now_ns) {
+  std::map<uint64_t, itimerval> out;
+  for (const auto& [which, timer] : process.timers) {
+    itimerval asked{};
+    asked.it_value.tv_sec = static_cast<uint32_t>(timer.set.args[0]);
+    if (timer.set.number != SYS_alarm) asked = inputs.value<itimerval>(timer.set.event).value_or(itimerval{});
+    if (const auto left = left_of_itimer(which, timer, asked, now_ns)) out[which] = *left;
+  }
+  return out;
+}
+
 }  // namespace
 
-// What a call will return that has already done its work: others have received what it sends.
+// What a call will return that has already done its work: others have received what it sends, or its child lives.
 Result<std::optional<int64_t>> SpecMaker::result_to_come(KernelModel::ThreadName name, const Event& entered) const {
+  if (entered.child_unit || entered.child_thread) return std::optional(entered.result);
   std::optional<int64_t> result;
   if (!entered.send || entered.send->length == 0) return result;
   const auto events = trace_.event_count(name.first);
@@ -614,11 +647,10 @@ Result<void> SpecMaker::add_processes(const WantedInputs& inputs, const std::map
     }
     for (const auto& [signal, action] : process.actions) out.actions[signal] = action_of(action, inputs);
     out.repeated = repeated_calls(process.repeated, inputs);
-    for (const auto& [which, call] : process.timers) {
-      if (const auto timer = inputs.value<itimerval>(call.event)) out.timers[which] = *timer;
-    }
-    if (process.alarm && process.alarm->args[0]) {
-      out.timers[ITIMER_REAL].it_value.tv_sec = static_cast<time_t>(process.alarm->args[0]);
+    out.timers = timers_of(process, inputs, past_.latest_ns);
+    if (out.timers.contains(ITIMER_VIRTUAL) || out.timers.contains(ITIMER_PROF)) {
+      spec.notes.push_back(
+          fmt::format("timers of unit {} that count processor time (setitimer(2)) start anew", out.unit));
     }
     out.pending = signals_of(process.pending, inputs);
     const auto state = states.find(name.first);

@@ -296,13 +296,19 @@ Result<void> Transplant::send_pending(size_t i, const LiveProcess& process) {
   }
   LiveCalls calls(tids_[i], memory_);
   const auto pid = static_cast<uint64_t>(process.pid), tid = static_cast<uint64_t>(process.threads[i].tid);
+  const auto kills = [&](const siginfo_t& info) {
+    killed_ |= info.si_signo == SIGKILL;
+    return info.si_signo == SIGKILL;
+  };
   for (const siginfo_t& info : process.threads[i].pending) {
+    if (kills(info)) continue;
     ASSIGN_OR_RETURN(const uint64_t place, calls.put(&info, sizeof info));
     TRY(calls.must("send a pending signal", SYS_rt_tgsigqueueinfo,
                    {pid, tid, static_cast<uint64_t>(info.si_signo), place}));
   }
   if (i != 0) return {};
   for (const siginfo_t& info : process.pending) {
+    if (kills(info)) continue;
     ASSIGN_OR_RETURN(const uint64_t place, calls.put(&info, sizeof info));
     TRY(calls.must("send a pending signal", SYS_rt_sigqueueinfo, {pid, static_cast<uint64_t>(info.si_signo), place}));
   }
@@ -385,6 +391,7 @@ Result<void> Transplant::finish(const LiveProcess& process) {
 
 Result<void> Transplant::let_go(bool stopped) {
   if (stopped) kill(pid_, SIGSTOP);
+  if (killed_) kill(pid_, SIGKILL);
   for (const pid_t tid : tids_) {
     if (ptrace(PTRACE_DETACH, tid, nullptr, nullptr) == 0) continue;
     if (errno != ESRCH) return errno_error("cannot let a process go");

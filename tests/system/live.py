@@ -1,6 +1,8 @@
 """Group live: what `redrive live` makes of a recording. Processes run on from the middle, and must end as the recorded ones have."""
+import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -54,6 +56,63 @@ mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
 now = os.umask(0)
 ignored = signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
 print(len(seen), mask == {signal.SIGUSR2}, oct(now), os.path.basename(os.getcwd()), open('note').read(), flush=True)
+"""
+
+SIGNALLED = """
+import os, signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+parent = os.getpid()
+child = os.fork()
+if child == 0:
+    for i in range(5):
+        signal.sigwait([signal.SIGUSR1])
+        os.write(1, b'child %d\\n' % i)
+        time.sleep(0.002)
+        os.kill(parent, signal.SIGUSR1)
+    os._exit(0)
+ended = []
+signal.signal(signal.SIGCHLD, lambda *_: ended.append(1))
+for i in range(5):
+    os.write(1, b'parent %d\\n' % i)
+    os.kill(child, signal.SIGUSR1)
+    signal.sigwait([signal.SIGUSR1])
+while not ended: time.sleep(0.001)
+os.getppid()
+time.sleep(0.02)
+os.waitpid(child, 0)
+os.write(1, b'ended %d\\n' % len(ended))
+"""
+
+KILLED = """
+import os, signal
+ends = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(ends[1], b'x')
+    signal.pause()
+os.read(ends[0], 1)
+os.kill(child, signal.SIGKILL)
+os.getppid()
+print(os.waitpid(child, 0)[1], flush=True)
+"""
+
+TIMERS = """
+import ctypes, os, select, signal, struct, time
+fired = []
+signal.signal(signal.SIGALRM, lambda *_: fired.append(1))
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+while not fired: time.sleep(0.002)
+libc = ctypes.CDLL(None)
+fd = libc.timerfd_create(time.CLOCK_MONOTONIC, 0)
+libc.timerfd_settime(fd, 0, struct.pack('4q', 0, 0, 0, 10_000_000), None)
+os.read(fd, 8)
+os.getppid()
+again = select.select([fd], [], [], 0.1)[0]
+left = signal.getitimer(signal.ITIMER_REAL)[0]
+signal.setitimer(signal.ITIMER_REAL, 60)
+time.sleep(0.2)
+os.getppid()
+print(len(fired), again, left, signal.getitimer(signal.ITIMER_REAL)[0] < 59.9, flush=True)
 """
 
 MASTER = """
@@ -158,6 +217,35 @@ print('winner', first.recv(10).decode(), flush=True)
 select.select([end for end in ends if end is not first], [], [])  # the others have answered too
 for pid in pids: os.kill(pid, signal.SIGKILL)
 for pid in pids: os.waitpid(pid, 0)
+"""
+
+SPAWN = """
+import os
+os.waitpid(os.posix_spawn('/usr/bin/seq', ['seq', '3'], {}), 0)
+os.write(1, b'done\\n')
+"""
+
+JOINED = """
+import mmap, os
+file = open('both', 'w+b')
+file.truncate(4096)
+pid = os.fork()
+memory = mmap.mmap(file.fileno(), 4096)
+memory[pid != 0] = 1
+if pid == 0: os._exit(0)
+os.wait()
+print(memory[0] + memory[1])
+"""
+
+CUT = """
+import os, time
+go = os.pipe()
+if os.fork() == 0:
+    os.write(go[1], b'x')
+    while True: pass
+os.read(go[0], 1)
+print('ready', flush=True)
+while True: time.sleep(0.01)
 """
 
 SHARED = """
@@ -299,6 +387,35 @@ def signals(ctx):
     expect_end(ctx, live(ctx, f"1@{asked[100]}"), recorded, "signals")
 
 
+@test("live/signalled")
+def signalled(ctx):
+    """What has arrived as a signal was sent: units that wait for each other's signals go on, and each comes once."""
+    recorded = record(ctx, "/usr/bin/python3", "s.py", s_py=SIGNALLED)
+    places = [("1", event) for event in calls(ctx, "1", r"^write[(]1, ")[1:-1] + calls(ctx, "1", r"^getppid[(]")[-1:]]
+    places += [("2", event) for event in calls(ctx, "2", r"^write[(]1, ")[1::2]]
+    for unit, event in places:
+        expect_end(ctx, live(ctx, f"{unit}@{event}"), recorded, f"{unit}@{event}")
+
+
+@test("live/killed")
+def killed(ctx):
+    """A process for which SIGKILL is pending lives, and dies of that."""
+    recorded = record(ctx, "/usr/bin/python3", "k.py", k_py=KILLED)
+    ended = sum(interval["events"] for interval in ctx.json("ls", ctx.trace)["units"][1]["intervals"]) - 1
+    for place in (f"1@{calls(ctx, '1', r'^getppid[(]')[-1]}", f"2@{ended}"):
+        outcome = live(ctx, place)
+        ctx.expect("unit 2 (python3.2) lives" in outcome.stderr, outcome, f"{place}: unit 2 does not live")
+        expect_end(ctx, outcome, recorded, place)
+
+
+@test("live/timers")
+def timers(ctx):
+    """Timers that have expired do not expire again; others have the rest of their time."""
+    recorded = record(ctx, "/usr/bin/python3", "t.py", t_py=TIMERS)
+    for event in calls(ctx, "1", r"^getppid[(]")[-2:]:
+        expect_end(ctx, live(ctx, f"1@{event}"), recorded, f"event {event}")
+
+
 @test("live/threads")
 def threads(ctx):
     """A program with threads, some in calls that are entered again."""
@@ -322,6 +439,16 @@ def pipeline(ctx):
             expect_end(ctx, outcome, recorded, f"wait {event}")
         else:
             ctx.expect(not outcome.stdout, outcome, f"wait {event}: tail had written all, and ended")
+
+
+@test("live/spawned")
+def spawned(ctx):
+    """A child that has executed its program, while its parent is still in vfork(2), or in the clone3(2) of posix_spawn(3), is not made again."""
+    for command in (("sh", "-c", "seq 3; echo done"), ("/usr/bin/python3", "spawn.py")):
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        recorded = record(ctx, *command, spawn_py=SPAWN)
+        outcome = live(ctx, f"seq@{calls(ctx, 'seq', r'^write[(]1, ')[0]}")
+        ctx.expect(outcome.stdout == recorded.stdout, outcome, f"{command[0]}: prints something else than recorded")
 
 
 @test("live/redis")
@@ -388,6 +515,34 @@ print('end', flush=True)
     none = live(ctx, "1@99999999", status=1)
     ctx.expect("has no event" in none.stderr, none, "a place that is not there")
     ctx.expect_status(ctx.redrive("live", ctx.trace), 1, 2)
+
+
+@test("live/cut")
+def cut(ctx):
+    """Of a recording whose recorder was killed, no unit lives after its last event."""
+    ctx.fresh_work()
+    (ctx.work / "cut.py").write_text(CUT)
+    recording = ctx.start_redrive("record", "-o", ctx.trace, "--", "/usr/bin/python3", "cut.py", cwd=ctx.work)
+    recording.wait_for("ready", ctx.timeout_s)
+    ctx.wait_until("a sleep was recorded", lambda: calls(ctx, "1", r"^clock_nanosleep[(]"))
+    os.kill(recording.pid, signal.SIGKILL)
+    ctx.expect_status(recording.finish(ctx.timeout_s), 128 + signal.SIGKILL)
+    last = sum(interval["events"] for interval in ctx.json("ls", ctx.trace)["units"][1]["intervals"]) - 1
+    outcome = live(ctx, f"1@{calls(ctx, '1', r'^clock_nanosleep[(]')[0]}", status=1)
+    said = f"the recording does not hold what unit 2 (python3.2) did after its event {last}: give an earlier place"
+    ctx.expect(said in outcome.stderr and not outcome.stdout, outcome, "does not say that the recording was cut")
+
+
+@test("live/joined")
+def joined(ctx):
+    """Units that have become one because of a file that both have mapped do not live, and a line says why."""
+    record(ctx, "/usr/bin/python3", "joined.py", joined_py=JOINED)
+    units = ctx.json("ls", ctx.trace)["units"]
+    whole, = [unit for unit in units if unit["joined"]]
+    last = sum(interval["events"] for interval in whole["intervals"]) - 1
+    outcome = live(ctx, f"{whole['unit']}@{last}", status=1)
+    said = f"where it has become part of unit {whole['unit']}"
+    ctx.expect(said in outcome.stderr and not outcome.stdout, outcome, "does not say that they have joined")
 
 
 @test("live/mpi", timeout_s=300, slow=True, alone=True)

@@ -16,9 +16,12 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "interceptors/syscall_table.h"
@@ -348,6 +351,27 @@ TEST_CASE("KernelModel: a signal that was sent to a thread waits for that thread
   CHECK_EQ(pending_in(story.process().pending, SIGUSR1), 1);
 }
 
+TEST_CASE("KernelModel: who has sent signals, by processes and threads, and where they have arrived") {
+  Story story;
+  story.fork(2, 101);
+  story.make(SYS_kill, {0, SIGUSR1}, 0);
+  story.make(SYS_tgkill, {101, 101, SIGUSR2}, 0);
+  story.make(SYS_rt_sigtimedwait, {0, 0, 0, 8}, SIGUSR2, 2);
+  story.call(SYS_exit_group, {0}, 0, 2).fatal = true;
+  story.happens();
+  const SignalLog& log = story.model.signals();
+  REQUIRE_EQ(log.sent.size(), 4);
+  CHECK_EQ(log.sent[0].to + log.sent[1].to, 201);
+  CHECK(log.sent[1].at == EventRef{1, 1});
+  CHECK(log.sent[2].to_thread);
+  CHECK_EQ(log.sent[3].number, SIGCHLD);
+  CHECK_EQ(log.sent[3].to, 100);
+  CHECK(log.sent[3].at == EventRef{2, 1});
+  REQUIRE_EQ(log.received.size(), 1);
+  CHECK(log.received[0].at == EventRef{2, 0});
+  CHECK_EQ(log.received[0].process, 101);
+}
+
 TEST_CASE("KernelModel: a signal to a group reaches its processes") {
   Story story;
   story.fork(2, 101);
@@ -359,6 +383,44 @@ TEST_CASE("KernelModel: a signal to a group reaches its processes") {
   story.make(SYS_kill, {static_cast<uint64_t>(-101), SIGUSR2}, 0);
   CHECK_EQ(pending_in(story.process(2).pending, SIGUSR2), 1);
   CHECK_EQ(pending_in(story.process().pending, SIGUSR2), 1);
+}
+
+TEST_CASE(
+    "KernelModel: a timer's signal arrives once nobody else has sent it; alarm(2) and setitimer(2) set one timer") {
+  Story story;
+  const auto alarm_arrives = [&] {
+    story.call(SIGALRM, {}, 0).kind = EventKind::signal;
+    story.happens();
+  };
+  story.make(SYS_setitimer, {ITIMER_REAL, kBuffer, 0}, 0);
+  story.make(SYS_alarm, {5}, 0);
+  const auto& timer = story.process().timers.at(ITIMER_REAL);
+  CHECK_EQ(timer.set.number, SYS_alarm);
+  story.make(SYS_kill, {100, SIGALRM}, 0);
+  alarm_arrives();
+  CHECK_FALSE(timer.signalled);
+  alarm_arrives();
+  CHECK(timer.signalled);
+  story.make(SYS_alarm, {5}, 0);
+  CHECK_FALSE(timer.signalled);
+  story.make(SYS_rt_sigtimedwait, {0, 0, 0, 8}, SIGALRM);
+  CHECK(timer.signalled);
+}
+
+TEST_CASE("KernelModel: how often a timerfd has expired for who reads it") {
+  Story story;
+  story.make(SYS_timerfd_create, {CLOCK_MONOTONIC, 0}, 5);
+  story.make(SYS_timerfd_settime, {5, 0, kBuffer, 0}, 0);
+  for (const uint64_t expired : {1, 3}) {
+    Event& read = story.call(SYS_read, {5, kBuffer, 8}, 8);
+    MemoryWrite write{kBuffer, sizeof expired, MemoryWrite::Kind::data, Bytes(sizeof expired)};
+    std::memcpy(write.data.data(), &expired, sizeof expired);
+    read.writes.push_back(write);
+    story.happens();
+  }
+  CHECK_EQ(story.object(5).expirations, 4);
+  story.make(SYS_timerfd_settime, {5, 0, kBuffer, 0}, 0);
+  CHECK_EQ(story.object(5).expirations, 0);
 }
 
 TEST_CASE("KernelModel: a call that is in progress does nothing before its end") {
