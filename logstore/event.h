@@ -189,7 +189,7 @@ struct Event {
   uint64_t ip = 0;                    // instruction pointer at the event
   RegistersHash regs_hash;            // syscall, entry, preemption
   uint64_t in_hash = 0;               // syscall, entry: hash of the memory that the call reads (a send: with payload)
-  int64_t result = 0;                 // syscall, exit
+  int64_t result = 0;                 // syscall, exit; entry that makes a child: the child's number
   std::vector<MemoryWrite> writes;    // syscall, exit, signal
   std::vector<ObjectChange> changes;  // syscall, exit: in this order, before the call's other effects
   std::optional<Receive> receive;

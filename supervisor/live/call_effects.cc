@@ -3,23 +3,28 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/close_range.h>
+#include <linux/falloc.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/timerfd.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
+#include <map>
 
 #include "interceptors/syscall_table.h"
+#include "supervisor/live/attribute_effects.h"
 #include "supervisor/live/written.h"
 
 namespace redrive {
@@ -28,7 +33,6 @@ namespace call_effects {
 namespace {
 
 using Kind = OpenObject::Kind;
-using Effect = void (*)(const FinishedCall&);
 
 int as_int(uint64_t value) { return static_cast<int>(value); }
 
@@ -82,6 +86,11 @@ void open_with(const FinishedCall& call, DirectoryRef base, uint64_t flags) {
   OpenObject& object = make(call, Kind::file, flags);
   object.base = std::move(base);
   object.offset = 0;
+  object.path_hash = call.event.in_hash;
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
+  object.names_before = call.model.name_changes().size();
+  const bool is_new = (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL) || (flags & O_TMPFILE) == O_TMPFILE;
+  object.was_empty = writes && (flags & O_TRUNC || is_new);
   object.nonblocking = flags & O_NONBLOCK;
   place(call, as_int(static_cast<uint64_t>(call.event.result)), flags & O_CLOEXEC);
 }
@@ -96,6 +105,22 @@ void mknod(const FinishedCall& call) {
 void mknodat(const FinishedCall& call) {
   if (S_ISFIFO(call.event.args[2])) call.model.note_fifo(call.past, directory_at(call, call.event.args[0]));
 }
+
+// ---- Names of files
+
+void change_names(const FinishedCall& call) {
+  call.model.note_name_change({call.past, *call.process.directory, *call.process.directory});
+}
+void change_names_at(const FinishedCall& call) {
+  call.model.note_name_change(
+      {call.past, directory_at(call, call.event.args[0]), directory_at(call, call.event.args[2])});
+}
+void unlinkat(const FinishedCall& call) {
+  if (call.event.args[2] & AT_REMOVEDIR) return;
+  call.model.note_name_change({call.past, directory_at(call, call.event.args[0]), nullptr});
+}
+
+// ---- More descriptors
 
 void pair_of(const FinishedCall& call, Kind kind, uint64_t address, uint64_t flags, bool close_on_exec) {
   int fds[2];
@@ -199,9 +224,20 @@ void fcntl(const FinishedCall& call) {
         object->nonblocking = argument & O_NONBLOCK;
       }
       return;
+    case F_SETPIPE_SZ:
+      if (OpenObject* const object = object_of(call, call.event.args[0])) {
+        object->capacity = static_cast<uint64_t>(call.event.result);
+        if (object->peer) call.model.objects()[*object->peer].capacity = object->capacity;
+      }
+      return;
     default:
       return;
   }
+}
+
+void flock(const FinishedCall& call) {
+  const int operation = as_int(call.event.args[1]) & ~LOCK_NB;
+  if (OpenObject* const object = object_of(call, call.event.args[0])) object->lock = operation & ~LOCK_UN;
 }
 
 void ioctl(const FinishedCall& call) {
@@ -254,15 +290,12 @@ void note_received(const FinishedCall& call, OpenObject& object) {
   }
 }
 
-// A signal that was accepted by a call is not pending any more.
-void accept_signal(const FinishedCall& call, int number) {
-  if (!call.thread.pending.take(number)) call.process.pending.take(number);
-}
 void read_signals(const FinishedCall& call) {
   const auto bytes = static_cast<uint64_t>(call.event.result);
   for (uint64_t at = 0; at + sizeof(signalfd_siginfo) <= bytes; at += sizeof(signalfd_siginfo)) {
     uint32_t signal = 0;
-    if (written(call.event, call.event.args[1] + at, signal)) accept_signal(call, as_int(signal));
+    if (!written(call.event, call.event.args[1] + at, signal)) continue;
+    call.model.take_signal(call.thread, call.process, as_int(signal));
   }
 }
 
@@ -280,10 +313,45 @@ void note_read(const FinishedCall& call, OpenObject& object) {
     if (!counts_down && written(call.event, call.event.args[1], value)) object.changes.clear();
     object.changes.push_back(call.past);
   }
-  if (object.kind == Kind::timerfd) object.end = call.past.at_ns;
+  if (object.kind == Kind::timerfd && !call.event.writes.empty()) {
+    uint64_t expired = 0;
+    if (written(call.event, call.event.writes.front().address, expired)) object.expirations += expired;
+  }
   object.read_bytes += bytes;
   note_received(call, object);
   moves(object, call.event.result);
+}
+
+void forget_content(OpenObject& object) {
+  object.length.reset();
+  object.content.clear();
+}
+
+// The call has put bytes into a file. `offset`: none if it is not known where.
+void put_into(const FinishedCall& call, OpenObject& object, std::optional<uint64_t> offset) {
+  const auto bytes = static_cast<uint64_t>(call.event.result);
+  if (object.kind != Kind::file || bytes == 0) return;
+  ++object.times_changed;
+  if (!object.length || !offset) return forget_content(object);
+  object.content.push_back({call.past.event, call.event.number, *offset, bytes});
+  object.length = std::max(*object.length, *offset + bytes);
+}
+
+void make_as_long(const FinishedCall& call, OpenObject& object, uint64_t length) {
+  ++object.times_changed;
+  if (!object.length) return;
+  object.content.push_back({call.past.event, call.event.number, length, 0});
+  object.length = length;
+  object.was_empty |= length == 0;
+}
+
+void put_at_place(const FinishedCall& call, OpenObject& object, bool appends) {
+  put_into(call, object, appends ? object.known_length() : object.offset);
+  if (appends && object.kind == Kind::file) {
+    object.offset = object.known_length();
+  } else {
+    moves(object, call.event.result);
+  }
 }
 
 void note_written(const FinishedCall& call, OpenObject& object) {
@@ -293,9 +361,7 @@ void note_written(const FinishedCall& call, OpenObject& object) {
     object.changes.push_back(call.past);
   }
   if (call.event.send) object.out_channel = call.event.send->channel;
-  if (object.kind == Kind::file && object.flags & O_APPEND) object.offset.reset();
-  moves(object, call.event.result);
-  if (object.offset) object.end = std::max(object.end, *object.offset);
+  put_at_place(call, object, object.flags & O_APPEND);
 }
 
 void read(const FinishedCall& call) {
@@ -304,6 +370,25 @@ void read(const FinishedCall& call) {
 void write(const FinishedCall& call) {
   if (OpenObject* const object = object_of(call, call.event.args[0])) note_written(call, *object);
 }
+constexpr uint64_t kHere = ~uint64_t{0};  // preadv2, pwritev2: at the description's offset
+
+void preadv2(const FinishedCall& call) {
+  if (call.event.args[3] == kHere) read(call);
+}
+void pwrite(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (object) put_into(call, *object, object->flags & O_APPEND ? object->known_length() : call.event.args[3]);
+}
+void pwritev2(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object) return;
+  const uint64_t offset = call.event.args[3], flags = call.event.args[5];
+  const bool appends = flags & RWF_APPEND || (object->flags & O_APPEND && !(flags & RWF_NOAPPEND));
+  if (object->kind != Kind::file) return note_written(call, *object);
+  if (offset == kHere) return put_at_place(call, *object, appends);
+  put_into(call, *object, appends ? object->known_length() : offset);
+}
+
 template <int flags_argument>
 void receive(const FinishedCall& call) {
   OpenObject* const object = object_of(call, call.event.args[0]);
@@ -325,8 +410,29 @@ void lseek(const FinishedCall& call) {
   }
 }
 
-void truncate_open(const FinishedCall& call) {
-  if (OpenObject* const object = object_of(call, call.event.args[0])) object->end = call.event.args[1];
+void ftruncate(const FinishedCall& call) {
+  if (OpenObject* const object = object_of(call, call.event.args[0])) make_as_long(call, *object, call.event.args[1]);
+}
+
+// All that were opened by this path may be the file.
+void truncate(const FinishedCall& call) {
+  for (OpenObject& object : call.model.objects()) {
+    if (object.kind != Kind::file || object.path_hash != call.event.in_hash) continue;
+    ++object.times_changed;
+    forget_content(object);
+  }
+}
+
+void fallocate(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  const uint64_t mode = call.event.args[1], end = call.event.args[2] + call.event.args[3];
+  if (!object || mode == FALLOC_FL_KEEP_SIZE) return;
+  if (mode == 0) {
+    if (!object->length || end > *object->length) make_as_long(call, *object, end);
+    return;
+  }
+  ++object->times_changed;
+  forget_content(*object);
 }
 
 // The place in a directory is that of the last entry.
@@ -363,8 +469,12 @@ void move_between(const FinishedCall& call) {
     moves(*from, call.event.result);
   }
   OpenObject* const to = object_of(call, args[out]);
-  const bool moves_to = out_offset < 0 || args[static_cast<size_t>(std::max(out_offset, 0))] == 0;
-  if (to && moves_to) note_written(call, *to);
+  if (!to) return;
+  const uint64_t place = out_offset < 0 ? 0 : args[static_cast<size_t>(std::max(out_offset, 0))];
+  if (place == 0) return note_written(call, *to);
+  uint64_t after = 0;
+  const bool known = written(call.event, place, after);
+  put_into(call, *to, known ? std::optional(after - static_cast<uint64_t>(call.event.result)) : std::nullopt);
 }
 
 // ---- Sockets and the like
@@ -413,10 +523,24 @@ void epoll_ctl(const FinishedCall& call) {
   if (!object_of(call, call.event.args[2])) return;
   OpenObject& again = *object_of(call, call.event.args[0]);  // objects may have moved
   again.watched[fd] = call.past;
+  again.watched_since[fd] = ++again.watch_changes;
   again.watched_objects[fd] = descriptor(call, call.event.args[2])->object;
 }
+// What it has reported.
+void epoll_wait(const FinishedCall& call) {
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object) return;
+  for (int64_t i = 0; i < call.event.result; ++i) {
+    epoll_event event{};
+    if (!written(call.event, call.event.args[1] + static_cast<uint64_t>(i) * sizeof event, event)) continue;
+    object->reported_at[event.data.u64] = object->watch_changes;
+  }
+}
 void set_object(const FinishedCall& call) {  // timerfd_settime
-  if (OpenObject* const object = object_of(call, call.event.args[0])) object->changes = {call.past};
+  OpenObject* const object = object_of(call, call.event.args[0]);
+  if (!object) return;
+  object->changes = {call.past};
+  object->expirations = 0;
 }
 void signalfd4(const FinishedCall& call) {
   if (as_int(call.event.args[0]) >= 0) return set_object(call);
@@ -424,6 +548,12 @@ void signalfd4(const FinishedCall& call) {
   object.nonblocking = call.event.args[3] & O_NONBLOCK;
   object.changes = {call.past};
   place(call, as_int(static_cast<uint64_t>(call.event.result)), call.event.args[3] & O_CLOEXEC);
+}
+
+void mmap(const FinishedCall& call) {
+  const bool shared = (call.event.args[3] & MAP_TYPE) != MAP_PRIVATE && !(call.event.args[3] & MAP_ANONYMOUS);
+  const Descriptor* const known = shared ? descriptor(call, call.event.args[4]) : nullptr;
+  if (known) call.model.objects()[known->object].mapped = true;
 }
 
 // ---- Processes and threads
@@ -470,8 +600,8 @@ void prlimit64(const FinishedCall& call) {
   if (own && call.event.args[2]) call.process.limits[call.event.args[1]] = call.past;
 }
 
-void setitimer(const FinishedCall& call) { call.process.timers[call.event.args[0]] = call.past; }
-void alarm(const FinishedCall& call) { call.process.alarm = call.past; }
+void setitimer(const FinishedCall& call) { call.process.timers[call.event.args[0]] = {call.past, false}; }
+void alarm(const FinishedCall& call) { call.process.timers[ITIMER_REAL] = {call.past, false}; }
 
 void setsid(const FinishedCall& call) {
   call.process.leads_session = true;
@@ -483,22 +613,6 @@ void setpgid(const FinishedCall& call) {
   if (process) process->group = group ? group : process->pid;
 }
 
-void prctl(const FinishedCall& call) {
-  switch (call.event.args[0]) {
-    case PR_SET_NAME:
-      call.thread.name = call.past;
-      return;
-    case PR_SET_SECCOMP:
-      call.process.not_remade = "it has confined itself (prctl(2), PR_SET_SECCOMP)";
-      return;
-    default:
-      return;
-  }
-}
-
-void cannot_be_remade(const FinishedCall& call) {
-  call.process.not_remade = fmt::format("it has called {}(2)", syscall_name(call.event.number));
-}
 void change_identity(const FinishedCall& call) { call.process.identities.push_back(call.past); }
 
 // ---- Signals
@@ -509,23 +623,27 @@ PendingSignal signal_sent(const FinishedCall& call, uint64_t number, int code) {
 PendingSignal signal_queued(const FinishedCall& call, uint64_t number) {
   return {as_int(number), SI_QUEUE, call.process.pid, 0, call.past};
 }
-void send_to_process(ProcessModel* target, const PendingSignal& signal) {
-  if (target && !target->ended && signal.number) target->pending.add(signal);
+void send_to_process(const FinishedCall& call, ProcessModel* target, const PendingSignal& signal) {
+  if (!target || !signal.number) return;
+  call.model.note_signal(signal.number, target->pid, false);
+  if (!target->ended) target->pending.add(signal);
 }
 void kill(const FinishedCall& call) {
   const auto pid = static_cast<int32_t>(call.event.args[0]);
   const PendingSignal signal = signal_sent(call, call.event.args[1], SI_USER);
-  if (pid > 0) return send_to_process(call.model.process_of(pid), signal);
+  if (pid > 0) return send_to_process(call, call.model.process_of(pid), signal);
   constexpr int32_t kAllOthers = -1;
   const int32_t group = pid == 0 ? call.process.group : -pid;
   for (auto& [name, process] : call.model.processes()) {
     const bool receives = pid == kAllOthers ? &process != &call.process : process.group == group;
-    if (receives) send_to_process(&process, signal);
+    if (receives) send_to_process(call, &process, signal);
   }
 }
 void send_to_thread(const FinishedCall& call, uint64_t tid, const PendingSignal& signal) {
   ThreadModel* const target = call.model.thread_numbered(as_int(tid));
-  if (target && signal.number) target->pending.add(signal);
+  if (!target || !signal.number) return;
+  call.model.note_signal(signal.number, as_int(tid), true);
+  target->pending.add(signal);
 }
 void tkill(const FinishedCall& call) {
   send_to_thread(call, call.event.args[0], signal_sent(call, call.event.args[1], SI_TKILL));
@@ -534,7 +652,7 @@ void tgkill(const FinishedCall& call) {
   send_to_thread(call, call.event.args[1], signal_sent(call, call.event.args[2], SI_TKILL));
 }
 void rt_sigqueueinfo(const FinishedCall& call) {
-  send_to_process(call.model.process_of(as_int(call.event.args[0])), signal_queued(call, call.event.args[1]));
+  send_to_process(call, call.model.process_of(as_int(call.event.args[0])), signal_queued(call, call.event.args[1]));
 }
 void rt_tgsigqueueinfo(const FinishedCall& call) {
   send_to_thread(call, call.event.args[1], signal_queued(call, call.event.args[2]));
@@ -543,11 +661,11 @@ void pidfd_send_signal(const FinishedCall& call) {
   const OpenObject* const object = object_of(call, call.event.args[0]);
   if (!object || object->made.number != SYS_pidfd_open) return;
   const bool queued = call.event.args[2] != 0;
-  send_to_process(call.model.process_of(as_int(object->made.args[0])),
+  send_to_process(call, call.model.process_of(as_int(object->made.args[0])),
                   queued ? signal_queued(call, call.event.args[1]) : signal_sent(call, call.event.args[1], SI_USER));
 }
 void rt_sigtimedwait(const FinishedCall& call) {
-  accept_signal(call, as_int(static_cast<uint64_t>(call.event.result)));
+  call.model.take_signal(call.thread, call.process, as_int(static_cast<uint64_t>(call.event.result)));
 }
 void wait4(const FinishedCall& call) {
   const auto pid = static_cast<int32_t>(call.event.result);
@@ -567,20 +685,44 @@ void waitid(const FinishedCall& call) {
   if (ProcessModel* const child = call.model.process_of(pid)) child->waited_for = true;
 }
 
-const std::unordered_map<int64_t, Effect>& effects() {
-  static const std::unordered_map<int64_t, Effect> all{
+const std::map<RowKey, Effect>& effects() {
+  constexpr int64_t kOpenTreeWithAttributes = 467;  // newer than many headers
+  static const std::map<RowKey, Effect> all{
       {SYS_open, open},
       {SYS_openat, openat},
       {SYS_openat2, descriptor_made<Kind::other, -1>},
+      {SYS_mq_open, descriptor_made<Kind::other, -1>},
+      {SYS_open_by_handle_at, descriptor_made<Kind::other, -1>},
+      {SYS_open_tree, descriptor_made<Kind::other, -1>},
+      {kOpenTreeWithAttributes, descriptor_made<Kind::other, -1>},
+      {SYS_fsopen, descriptor_made<Kind::other, -1>},
+      {SYS_fsmount, descriptor_made<Kind::other, -1>},
+      {SYS_fspick, descriptor_made<Kind::other, -1>},
+      {SYS_pidfd_getfd, descriptor_made<Kind::other, -1>},
+      {SYS_fanotify_init, descriptor_made<Kind::other, -1>},
+      {SYS_landlock_create_ruleset, descriptor_made<Kind::other, -1>},
       {SYS_creat, creat},
       {SYS_mknod, mknod},
       {SYS_mknodat, mknodat},
+      {SYS_unlink, change_names},
+      {SYS_unlinkat, unlinkat},
+      {SYS_rename, change_names},
+      {SYS_renameat, change_names_at},
+      {SYS_renameat2, change_names_at},
+      {SYS_link, change_names},
+      {SYS_linkat, change_names_at},
+      {SYS_mmap, mmap},
       {SYS_close, close},
       {SYS_close_range, close_range},
       {SYS_dup, dup},
       {SYS_dup2, dup},
       {SYS_dup3, dup3},
-      {SYS_fcntl, fcntl},
+      {{SYS_fcntl, F_DUPFD}, fcntl},
+      {{SYS_fcntl, F_DUPFD_CLOEXEC}, fcntl},
+      {{SYS_fcntl, F_SETFD}, fcntl},
+      {{SYS_fcntl, F_SETFL}, fcntl},
+      {{SYS_fcntl, F_SETPIPE_SZ}, fcntl},
+      {SYS_flock, flock},
       {SYS_ioctl, ioctl},
       {SYS_pipe, pipe},
       {SYS_pipe2, pipe2},
@@ -600,6 +742,9 @@ const std::unordered_map<int64_t, Effect>& effects() {
       {SYS_epoll_create, descriptor_made<Kind::epoll, -1>},
       {SYS_epoll_create1, descriptor_made<Kind::epoll, 0>},
       {SYS_epoll_ctl, epoll_ctl},
+      {SYS_epoll_wait, epoll_wait},
+      {SYS_epoll_pwait, epoll_wait},
+      {SYS_epoll_pwait2, epoll_wait},
       {SYS_timerfd_create, descriptor_made<Kind::timerfd, 1>},
       {SYS_timerfd_settime, set_object},
       {SYS_signalfd4, signalfd4},
@@ -615,12 +760,17 @@ const std::unordered_map<int64_t, Effect>& effects() {
       {SYS_sendmsg, send},
       {SYS_sendmmsg, send},
       {SYS_lseek, lseek},
-      {SYS_ftruncate, truncate_open},
+      {SYS_preadv2, preadv2},
+      {SYS_pwrite64, pwrite},
+      {SYS_pwritev, pwrite},
+      {SYS_pwritev2, pwritev2},
+      {SYS_ftruncate, ftruncate},
+      {SYS_truncate, truncate},
+      {SYS_fallocate, fallocate},
       {SYS_getdents64, getdents64},
       {SYS_sendfile, move_between<1, 0, 2, -1>},
       {SYS_copy_file_range, move_between<0, 2, 1, 3>},
       {SYS_splice, move_between<0, 2, 1, 3>},
-      {SYS_tee, cannot_be_remade},
       {SYS_vmsplice, write},
       {SYS_chdir, chdir},
       {SYS_fchdir, fchdir},
@@ -635,22 +785,16 @@ const std::unordered_map<int64_t, Effect>& effects() {
       {SYS_prlimit64, prlimit64},
       {SYS_setitimer, setitimer},
       {SYS_alarm, alarm},
-      {SYS_timer_create, cannot_be_remade},
       {SYS_setsid, setsid},
       {SYS_setpgid, setpgid},
-      {SYS_prctl, prctl},
-      {SYS_seccomp, cannot_be_remade},
-      {SYS_chroot, cannot_be_remade},
-      {SYS_pivot_root, cannot_be_remade},
-      {SYS_mount, cannot_be_remade},
-      {SYS_setns, cannot_be_remade},
-      {SYS_unshare, cannot_be_remade},
       {SYS_setuid, change_identity},
       {SYS_setgid, change_identity},
       {SYS_setreuid, change_identity},
       {SYS_setregid, change_identity},
       {SYS_setresuid, change_identity},
       {SYS_setresgid, change_identity},
+      {SYS_setfsuid, change_identity},
+      {SYS_setfsgid, change_identity},
       {SYS_kill, kill},
       {SYS_tkill, tkill},
       {SYS_tgkill, tgkill},
@@ -666,14 +810,32 @@ const std::unordered_map<int64_t, Effect>& effects() {
 }  // namespace
 }  // namespace call_effects
 
-bool has_effects(const Event& call) { return call.result >= 0 && call_effects::effects().contains(call.number); }
+namespace {
+
+Effect effect_of(const SyscallRow& row) {
+  for (const auto* const table : {&call_effects::effects(), &attribute_effects()}) {
+    auto found = table->find({row.number, row.command});
+    if (found == table->end()) found = table->find(row.number);
+    if (found != table->end()) return found->second;
+  }
+  return row.new_descriptor == NewDescriptor::none ? nullptr
+                                                   : call_effects::descriptor_made<OpenObject::Kind::other, -1>;
+}
+
+}  // namespace
+
+bool has_effects(const Event& call) {
+  const SyscallRow* const row = find_row(call.number, call.args);
+  const Effect effect = row ? effect_of(*row) : nullptr;
+  const bool reports_nothing = effect == call_effects::epoll_wait && call.result == 0;
+  return call.result >= 0 && effect && effect != leaves_nothing && !reports_nothing;
+}
+
+bool is_decided(const SyscallRow& row) { return effect_of(row); }
 
 void apply_effects(const FinishedCall& call) {
-  const auto known = call_effects::effects().find(call.event.number);
-  if (known != call_effects::effects().end()) return known->second(call);
   const SyscallRow* const row = find_row(call.event.number, call.event.args);
-  if (row && row->new_descriptor != NewDescriptor::none)
-    call_effects::descriptor_made<OpenObject::Kind::other, -1>(call);
+  if (const Effect effect = row ? effect_of(*row) : nullptr) effect(call);
 }
 
 }  // namespace redrive

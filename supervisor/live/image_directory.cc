@@ -94,16 +94,20 @@ Result<void> ImageDirectory::write_init() const {
   return make_file(init(), kOwnProgram, content);
 }
 
-Result<std::string> ImageDirectory::written_copy(const std::string& path, std::optional<uint64_t> cut_to) {
+Result<std::string> ImageDirectory::written_copy(LiveObject& object) {
+  const std::string& path = object.path;
   const std::string copy = path_ + "/files" + fs::path("/" + path).lexically_normal().string();
   struct stat info {};
   if (stat(path.c_str(), &info) == 0) {
     TRY(copy_file(path, copy));
-    if (cut_to && truncate(copy.c_str(), static_cast<off_t>(*cut_to)) != 0) return errno_error("cannot cut " + copy);
+    if (object.cut_to && truncate(copy.c_str(), static_cast<off_t>(*object.cut_to)) != 0) {
+      return errno_error("cannot cut " + copy);
+    }
   } else {
     std::error_code failure;
     fs::create_directories(fs::path(copy).parent_path(), failure);
-    TRY(make_file(copy, kOwnFile));
+    TRY(make_file(copy, kOwnFile, {object.content.begin(), object.content.end()}));
+    object.content.clear();
   }
   if (stat(copy.c_str(), &info) != 0) return cannot_create(copy, errno);
   sizes_[copy] = static_cast<uint64_t>(info.st_size);
@@ -123,10 +127,13 @@ Result<void> ImageDirectory::adopt(LiveSpec& spec) {
     if (!writes(object) || copies.contains(object.path)) continue;
     struct stat info {};
     if (stat(object.path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) continue;
-    ASSIGN_OR_RETURN(copies[object.path], written_copy(object.path, object.cut_to));
+    ASSIGN_OR_RETURN(copies[object.path], written_copy(object));
     spec.notes.push_back(fmt::format("{} stays as it is: the processes write to {}", object.path, copies[object.path]));
   }
   for (LiveObject& object : spec.objects) {
+    if (object.lock)
+      spec.notes.push_back(object.path + " is not locked (flock(2)), as CRIU does not take locks by itself");
+    object.lock = 0;
     const auto copy = copies.find(object.path);
     if (object.kind == OpenObject::Kind::file && copy != copies.end()) object.path = copy->second;
   }

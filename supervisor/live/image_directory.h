@@ -38,7 +38,7 @@ class ImageDirectory {
  private:
   explicit ImageDirectory(std::string path) : path_(std::move(path)) {}
   Result<void> write_init() const;
-  Result<std::string> written_copy(const std::string& path, std::optional<uint64_t> cut_to);
+  Result<std::string> written_copy(LiveObject& object);
 
   const std::string path_;
   std::map<std::string, std::string> mapped_;  // copies, by what they are copies of

@@ -185,6 +185,9 @@ class Maker {
       const long made = syscall(SYS_clone3, &how, sizeof how);
       if (made < 0) fail(socket_, errno_error(fmt::format("cannot make process {} again", number)));
       if (made == 0) become(i);
+      // Its parent ignores its end (SIGCHLD) now, but will have handlers.
+      siginfo_t ended;
+      if (process.wait_status) waitid(P_PID, static_cast<id_t>(made), &ended, WEXITED | WNOWAIT);
     }
   }
 

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -77,6 +78,11 @@ std::optional<ObjectNumber> KernelModel::find(const OpenObject& object) const {
   return static_cast<ObjectNumber>(found - objects_.begin());
 }
 
+const OpenObject& KernelModel::same(const OpenObject& object) const {
+  const auto found = find(object);
+  return found ? objects_[*found] : object;
+}
+
 int KernelModel::socket_type(const OpenObject& object) const {
   constexpr uint64_t kTypes = 0xf;
   if (object.kind != OpenObject::Kind::socket) return 0;
@@ -102,10 +108,21 @@ ThreadModel* KernelModel::thread_numbered(int32_t tid) {
   return nullptr;
 }
 
+void KernelModel::take_signal(ThreadModel& thread, ProcessModel& process, int number) {
+  signals_.received.push_back({now_, time_, number, process.pid, thread.tid ? thread.tid : process.pid});
+  if (thread.pending.take(number) || process.pending.take(number)) return;
+  // Nobody has sent it but the kernel.
+  for (auto& [which, timer] : process.timers) {
+    timer.signalled |= number == (which == ITIMER_REAL ? SIGALRM : which == ITIMER_VIRTUAL ? SIGVTALRM : SIGPROF);
+  }
+}
+
 ThreadModel& KernelModel::thread_of(UnitId unit, ThreadSerial thread) { return threads_[{unit, thread}]; }
 
 void KernelModel::apply(UnitId unit, EventIndex index, const Event& event) {
   const ThreadName name{unit, event.thread};
+  now_ = {unit, index};
+  time_ = event.time;
   switch (event.kind) {
     case EventKind::syscall:
       finish_call(unit, index, event);
@@ -185,8 +202,9 @@ ProcessModel KernelModel::inherited(const ProcessName& parent, int32_t pid, uint
     child.directory = std::make_shared<DirectoryRef>(*from.directory);
     child.umask = std::make_shared<int64_t>(*from.umask);
   }
+  std::erase_if(child.repeated, [](const RepeatedCall& each) { return !each.in_children; });
+  std::erase_if(child.lost, [](const auto& each) { return !each.second; });
   child.timers.clear();
-  child.alarm.reset();
   child.pending.clear();
   child.leads_session = false;
   return child;
@@ -203,6 +221,8 @@ void KernelModel::bear(UnitId unit, EventIndex index, const Event& call, bool re
   child.mask = parent.mask;
   child.masks_before_handlers = parent.masks_before_handlers;
   child.name = parent.name;
+  child.repeated = parent.repeated;
+  std::erase_if(child.repeated, [](const RepeatedCall& each) { return !each.in_children; });
   child.born = PastCall{{unit, index}, call.number, call.args, call.result, call.time.at_ns};
   if (!(flags & CLONE_VM) || flags & CLONE_VFORK) child.alternate_stack = parent.alternate_stack;
   if (row->special == Special::clone && flags & CLONE_CHILD_CLEARTID) child.clear_tid = call.args[3];
@@ -249,6 +269,9 @@ void KernelModel::execute(UnitId unit, const Event& call) {
   process.descriptors = std::make_shared<DescriptorTable>(*process.descriptors);
   std::erase_if(*process.descriptors, [](const auto& entry) { return entry.second.close_on_exec; });
   for (auto& [signal, action] : process.actions) action.program_changed = true;
+  for (auto* const repeated : {&process.repeated, &thread.repeated}) {
+    std::erase_if(*repeated, [](const RepeatedCall& each) { return !each.in_programs; });
+  }
   thread.tid = 0;
   thread.alternate_stack.reset();
   thread.name.reset();
@@ -287,13 +310,14 @@ void KernelModel::end_process(const ProcessName& name, int32_t status) {
     ended.status = status & kSignal;
   }
   parent->second.pending.add(ended);
+  note_signal(SIGCHLD, parent->second.pid, false);
 }
 
 void KernelModel::deliver(UnitId unit, const Event& signal) {
   ThreadModel& thread = thread_of(unit, signal.thread);
   const ProcessName name{unit, thread.process};
   ProcessModel& process = processes_[name];
-  if (!thread.pending.take(signal.number)) process.pending.take(signal.number);
+  take_signal(thread, process, signal.number);
   if (signal.fatal) return end_process(name, signal.number);
   auto& before = thread.masks_before_handlers;
   if (before.size() == kMostHandlers) before.erase(before.begin());

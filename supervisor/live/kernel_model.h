@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "supervisor/live/kernel_objects.h"
+#include "supervisor/live/signal_log.h"
 
 namespace redrive {
 
@@ -30,6 +31,8 @@ class KernelModel {
 
   // The same object as one of another model of the recording.
   std::optional<ObjectNumber> find(const OpenObject& object) const;
+  // ... or, if this one does not have it, the given one.
+  const OpenObject& same(const OpenObject& object) const;
   // SOCK_STREAM and so on; 0 if it is not a socket.
   int socket_type(const OpenObject& object) const;
 
@@ -40,11 +43,22 @@ class KernelModel {
   const std::vector<std::pair<PastCall, DirectoryRef>>& fifos() const { return fifos_; }
   void note_fifo(const PastCall& call, const DirectoryRef& base) { fifos_.emplace_back(call, base); }
 
+  // What has happened to names of files, in order.
+  const std::vector<NameChange>& name_changes() const { return name_changes_; }
+  void note_name_change(NameChange change) { name_changes_.push_back(std::move(change)); }
+  const SignalLog& signals() const { return signals_; }
+
   // For the functions that know what single calls do.
   std::vector<OpenObject>& objects() { return objects_; }
   std::map<ProcessName, ProcessModel>& processes() { return processes_; }
   ProcessModel* process_of(int32_t pid);  // that has not ended and was not waited for; also by a thread's number
   ThreadModel* thread_numbered(int32_t tid);
+  // The event that is applied has sent a signal to a process or thread, of this number.
+  void note_signal(int number, int32_t to, bool to_thread) {
+    signals_.sent.push_back({now_, time_, number, to, to_thread});
+  }
+  // A signal has arrived, at a handler or by a call: it is not pending any more.
+  void take_signal(ThreadModel& thread, ProcessModel& process, int number);
 
  private:
   ThreadModel& thread_of(UnitId unit, ThreadSerial thread);
@@ -60,11 +74,15 @@ class KernelModel {
 
   std::vector<OpenObject> objects_;
   std::vector<std::pair<PastCall, DirectoryRef>> fifos_;
+  std::vector<NameChange> name_changes_;
   std::map<ProcessName, ProcessModel> processes_;
   std::map<ThreadName, ThreadModel> threads_;
   std::map<ThreadName, std::pair<EventIndex, Event>> in_calls_;
   std::map<UnitId, ProcessSerial> next_process_;
   std::map<UnitId, std::vector<Event>> recent_;  // the last events, of which a series may be
+  SignalLog signals_;
+  EventRef now_;  // the event that is applied, and its time
+  EventTime time_;
 };
 
 }  // namespace redrive

@@ -47,7 +47,21 @@ struct PastCall {
   uint64_t at_ns = 0;  // on the recording host's CLOCK_MONOTONIC; 0: not known
 };
 
+// A call that has changed which files names mean: unlink(2), rename(2), link(2) and the like.
+struct NameChange {
+  PastCall call;
+  DirectoryRef from, to;  // where its paths begin, if they are relative
+};
+
 using ObjectNumber = size_t;
+
+// What a call has done to a file: put bytes there, or made it `offset` bytes long (`length` is 0).
+struct ContentChange {
+  EventRef call;
+  int64_t number = 0;  // of the call
+  uint64_t offset = 0;
+  uint64_t length = 0;
+};
 
 // An open file description (open(2)).
 struct OpenObject {
@@ -70,7 +84,16 @@ struct OpenObject {
   // file
   DirectoryRef base;
   std::optional<uint64_t> offset;  // bytes, or what the file system calls the place in a directory; none: unknown
-  uint64_t end = 0;                // how far it was written
+  uint64_t path_hash = 0;          // of what open(2) has read
+  uint64_t times_changed = 0;      // how many calls through this description have changed it
+  // How long the calls through this description have made it and what they have done, as if it had been empty when it
+  // was opened; none: something has happened to it that cannot be known. What others do to it is not in here.
+  std::optional<uint64_t> length = 0;
+  std::vector<ContentChange> content;
+  bool was_empty = false;   // when it was opened
+  int lock = 0;             // flock(2): LOCK_SH, LOCK_EX; 0: none
+  bool mapped = false;      // shared, and so changed without calls
+  size_t names_before = 0;  // how many names had changed when it was opened
   std::optional<PastCall> last_read;
   std::optional<int> terminal;     // it is the master of this pseudoterminal (pty(7))
   std::optional<int> terminal_of;  // it is the other end of this one, opened by its master (TIOCGPTPEER)
@@ -80,6 +103,7 @@ struct OpenObject {
   // pipe: 0 the reading end, 1 the writing end. Sockets of a pair: 0, 1.
   int end_number = 0;
   std::optional<ObjectNumber> peer;  // the other end
+  uint64_t capacity = 0;             // F_SETPIPE_SZ (fcntl(2)); 0: the usual one
   uint64_t read_bytes = 0, written_bytes = 0;
   uint64_t out_channel = 0, in_channel = 0;  // 0: not known
   // socket
@@ -94,9 +118,16 @@ struct OpenObject {
   bool unknown_messages = false;  // it has received messages of which the recording does not say who sent them
   // eventfd: writes since it was read; timerfd, signalfd: the last setting.
   std::vector<PastCall> changes;
+  uint64_t expirations = 0;         // timerfd: how many were read since that
   std::set<UnitId> users;           // eventfd: which units have read or written it
   std::map<int, PastCall> watched;  // epoll: by descriptor, the last EPOLL_CTL_ADD or MOD
   std::map<int, ObjectNumber> watched_objects;
+  uint64_t watch_changes = 0;                // how often it was told what to watch
+  std::map<int, uint64_t> watched_since;     // by descriptor: after how many of these
+  std::map<uint64_t, uint64_t> reported_at;  // by what it says (epoll_data): the same, when it said it last
+
+  // Of a file.
+  std::optional<uint64_t> known_length() const { return was_empty ? length : std::nullopt; }
 };
 
 struct Descriptor {
@@ -104,6 +135,13 @@ struct Descriptor {
   bool close_on_exec = false;
 };
 using DescriptorTable = std::map<int, Descriptor>;
+
+// A call that has set something, which a process that lives makes again.
+struct RepeatedCall {
+  PastCall call;
+  uint64_t what = 0;                              // which of several attributes that calls of this number set
+  bool in_children = false, in_programs = false;  // whether children have it, too, and other programs
+};
 
 // A change of a thread's signal mask: by a call, or by a handler that began to run.
 struct MaskChange {
@@ -153,10 +191,17 @@ struct ThreadModel {
   std::vector<MaskChange> mask;
   std::vector<std::vector<MaskChange>> masks_before_handlers;
   std::optional<PastCall> alternate_stack, name, born;
+  std::vector<RepeatedCall> repeated;
   uint64_t robust_list = 0, robust_length = 0;
   uint64_t clear_tid = 0;
   int64_t interrupted = -1;  // the last call that restart_syscall(2) continues
   PendingSignals pending;
+};
+
+// A timer of a process, which sends it signals (setitimer(2), alarm(2)).
+struct TimerModel {
+  PastCall set;
+  bool signalled = false;  // a signal of it has arrived since
 };
 
 struct ActionModel {
@@ -171,11 +216,14 @@ struct ProcessModel {
   std::shared_ptr<DirectoryRef> directory = std::make_shared<DirectoryRef>();
   std::shared_ptr<int64_t> umask = std::make_shared<int64_t>(-1);  // -1: as it was when the recording began
   std::map<int, ActionModel> actions;
-  std::map<uint64_t, PastCall> limits;  // by resource
-  std::map<uint64_t, PastCall> timers;  // setitimer, by which
-  std::optional<PastCall> alarm;
-  std::vector<PastCall> identities;  // setuid and the like
-  PendingSignals pending;            // for any of its threads
+  std::map<uint64_t, PastCall> limits;    // by resource
+  std::map<uint64_t, TimerModel> timers;  // ITIMER_REAL and so on
+  std::vector<PastCall> identities;       // setuid and the like
+  std::vector<RepeatedCall> repeated;
+  std::map<std::string, bool> lost;  // which calls have set what is not made again, and whether children have that, too
+  std::map<std::pair<int, int64_t>, PastCall>
+      ipc;                 // System V semaphores and queues: by the call that makes them, and id
+  PendingSignals pending;  // for any of its threads
   bool leads_session = false;
   int32_t group = 0;       // 0: as it was when the recording began
   std::string not_remade;  // why it cannot live again; empty if it can

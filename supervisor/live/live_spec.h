@@ -18,6 +18,7 @@
 
 #include "logstore/event.h"
 #include "supervisor/live/kernel_objects.h"
+#include "supervisor/live/timers.h"
 
 namespace redrive {
 
@@ -43,13 +44,17 @@ struct LiveObject {
   bool nonblocking = false;
   // file
   std::string path;
+  bool nameless = false;  // `path` is the directory of a file that has no name
+  Bytes content;          // of a file that is made anew
   bool fifo = false;
   bool terminal = false;                    // the master of a pseudoterminal
   std::optional<ObjectNumber> terminal_of;  // the other end of this one
   std::vector<Bytes> terminal_settings;     // struct termios
   std::optional<uint64_t> offset;
   std::optional<uint64_t> cut_to;  // the file is made that long
+  int lock = 0;                    // flock(2)
   int number = -1;                 // inherited: which of ours
+  uint64_t capacity = 0;           // of a pipe; 0: the usual one
   // pipe and connected sockets: what this end has still to receive
   std::optional<ObjectNumber> peer;
   int end_number = 0;  // of a connection: 0 the connecting end, 1 the accepted one
@@ -71,8 +76,7 @@ struct LiveObject {
   // eventfd, timerfd, signalfd
   uint64_t counter = 0;
   int clock = 0;
-  int timer_flags = 0;
-  std::optional<__kernel_itimerspec> timer;
+  std::optional<TimerSetting> timer;
   uint64_t mask = 0;
   std::map<int, epoll_event> watched;
   std::map<int, ObjectNumber> watched_objects;
@@ -85,6 +89,14 @@ inline bool holds_back(const LiveObject& object) {
          std::any_of(object.sent_ahead.begin(), object.sent_ahead.end(), withheld);
 }
 
+// A call that sets something. `memory`: what its argument `pointer` is to point to.
+struct LiveCall {
+  int64_t number = 0;
+  std::array<uint64_t, 6> args{};
+  std::optional<size_t> pointer;
+  Bytes memory;
+};
+
 struct LiveThread {
   ThreadSerial serial = 0;
   int32_t tid = 0;
@@ -95,6 +107,7 @@ struct LiveThread {
   uint64_t robust_list = 0, robust_length = 0;
   uint64_t clear_tid = 0;
   std::string name;
+  std::vector<LiveCall> repeated;
   std::vector<siginfo_t> pending;
 };
 
@@ -112,6 +125,7 @@ struct LiveProcess {
   std::map<uint64_t, rlimit> limits;
   uint64_t stack_limit = 0;
   std::map<int, KernelAction> actions;
+  std::vector<LiveCall> repeated;
   std::map<uint64_t, itimerval> timers;
   std::vector<siginfo_t> pending;   // for any of its threads
   std::vector<LiveThread> threads;  // the first is the process's first

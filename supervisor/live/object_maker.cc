@@ -5,7 +5,9 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -121,6 +123,16 @@ int put(int from, const Bytes& to, const Bytes& bytes) {
   return err;
 }
 
+// Where the file system has no files without names, or the directory has gone, it is in memory.
+int open_nameless(const std::string& directory, int flags) {
+  constexpr mode_t kOwn = 0600;
+  const int fd = ::open(directory.c_str(), flags | O_TMPFILE | O_CLOEXEC, kOwn);
+  if (fd >= 0) return fd;
+  const int memory = memfd_create("removed", MFD_CLOEXEC);
+  fcntl(memory, F_SETFL, flags);
+  return memory;
+}
+
 Error does_not_fit() { return Error{"the bytes that were on their way do not fit into a pipe or socket"}; }
 
 }  // namespace
@@ -176,7 +188,8 @@ void ObjectMaker::finish(ObjectNumber number) {
   const int flags = fcntl(made_[number], F_GETFL);
   const int wanted = object.nonblocking ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
   if (wanted != flags) fcntl(made_[number], F_SETFL, wanted);
-  if (object.kind != Kind::socket || !object.connected) return;
+  if (object.capacity) fcntl(made_[number], F_SETPIPE_SZ, static_cast<int>(object.capacity));
+  if (object.kind != Kind::socket || !(object.connected || object.peer)) return;
   if (object.shut[0]) shutdown(made_[number], SHUT_RD);
   if (!object.shut[1]) return;
   if (holds_back(object.peer ? spec_.objects[*object.peer] : object)) {
@@ -216,7 +229,7 @@ Result<void> ObjectMaker::make_file(ObjectNumber number) {
   constexpr int kOnce = O_TRUNC | O_EXCL | O_CREAT;
   const int flags = static_cast<int>(object.flags) & ~kOnce;
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
-  int fd = ::open(object.path.c_str(), flags | O_CLOEXEC);
+  int fd = object.nameless ? open_nameless(object.path, flags) : ::open(object.path.c_str(), flags | O_CLOEXEC);
   constexpr mode_t kMode = 0666;
   if (fd < 0 && errno == ENOENT && writes) {
     std::error_code ignored;
@@ -225,9 +238,8 @@ Result<void> ObjectMaker::make_file(ObjectNumber number) {
   }
   if (fd < 0 && errno == ENOENT && writes) fd = ::open(object.path.c_str(), flags | O_CREAT | O_CLOEXEC, kMode);
   if (fd < 0) return errno_error("cannot open " + object.path);
-  if (object.cut_to && ftruncate(fd, static_cast<off_t>(*object.cut_to)) != 0) {
-    return errno_error("cannot cut " + object.path);
-  }
+  if (!object.content.empty() && put(fd, {}, object.content) != 0) return errno_error("cannot write " + object.path);
+  if (object.lock && flock(fd, object.lock | LOCK_NB) != 0) return errno_error("cannot lock " + object.path + " again");
   if (object.offset) lseek(fd, static_cast<off_t>(*object.offset), SEEK_SET);
   return keep(number, fd);
 }
@@ -402,7 +414,7 @@ Result<void> ObjectMaker::make_special(ObjectNumber number) {
       break;
     case Kind::timerfd:
       fd = timerfd_create(object.clock, TFD_CLOEXEC);
-      if (object.timer && syscall(SYS_timerfd_settime, fd, object.timer_flags, &*object.timer, nullptr) != 0) {
+      if (object.timer && syscall(SYS_timerfd_settime, fd, object.timer->flags, &object.timer->value, nullptr) != 0) {
         return errno_error("cannot set a timer (timerfd_settime(2))");
       }
       break;

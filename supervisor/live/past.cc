@@ -66,7 +66,8 @@ bool leaves_bytes(const Event& call) {
 
 class Reader {
  public:
-  Reader(const Trace& trace, const Places& places) : trace_(trace), places_(places) {}
+  Reader(const Trace& trace, const Places& places, const SignalCauses& causes)
+      : trace_(trace), places_(places), causes_(&causes) {}
 
   Result<Past> read() {
     for (const UnitRecord& unit : trace_.units()) {
@@ -79,7 +80,9 @@ class Reader {
       past_.model.start(unit.unit, unit.pid);
       TRY(enter(unit.unit));
     }
-    while (!next_.empty()) {
+    for (;;) {
+      if (next_.empty() && delayed_.empty()) break;
+      if (next_.empty()) TRY(go_on_without_causes());
       const Waiting waiting = next_.top();
       next_.pop();
       TRY(step(cursors_.at(waiting.unit)));
@@ -112,6 +115,10 @@ class Reader {
   Result<void> step(Cursor& cursor) {
     ASSIGN_OR_RETURN(const Event* const event, cursor.current());
     const EventRef self{cursor.unit(), cursor.index()};
+    if (const auto cause = missing_cause(self)) {
+      delayed_.emplace(*cause, self.unit);
+      return {};
+    }
     past_.latest_ns = std::max(past_.latest_ns, event->time.at_ns);
     const Event* const entered = past_.model.call_of({self.unit, event->thread});
     const bool leaves = leaves_bytes(event->kind == EventKind::exit && entered ? *entered : *event);
@@ -121,14 +128,41 @@ class Reader {
     const UnitId born = event->child_unit;
     cursor.advance();
     if (born) TRY(enter(born));
+    const auto [first, last] = delayed_.equal_range(self);
+    for (auto each = first; each != last; ++each) TRY(queue(cursors_.at(each->second)));
+    delayed_.erase(first, last);
     return queue(cursor);
+  }
+
+  // What the event depends on, and has not been read yet.
+  std::optional<EventRef> missing_cause(EventRef event) const {
+    if (!causes_) return std::nullopt;
+    const auto [first, last] = causes_->equal_range(event);
+    const auto missing = std::find_if(first, last, [&](const auto& entry) {
+      const EventRef sender = entry.second;
+      const auto place = places_.find(sender.unit);
+      const auto cursor = cursors_.find(sender.unit);
+      return place != places_.end() && sender.event < place->second &&
+             (cursor == cursors_.end() || cursor->second.index() <= sender.event);
+    });
+    return missing == last ? std::nullopt : std::optional(missing->second);
+  }
+
+  // They contradict each other: times do not tell all.
+  Result<void> go_on_without_causes() {
+    causes_ = nullptr;
+    for (const auto& [cause, unit] : delayed_) TRY(queue(cursors_.at(unit)));
+    delayed_.clear();
+    return {};
   }
 
   const Trace& trace_;
   const Places& places_;
+  const SignalCauses* causes_;
   Past past_;
   std::map<UnitId, Cursor> cursors_;
   std::priority_queue<Waiting> next_;
+  std::multimap<EventRef, UnitId> delayed_;  // units whose next event waits for this one
 };
 
 // The number of the process that a call has waited for, if that has ended. `args`: of the call that `event` ends.
@@ -221,7 +255,16 @@ Result<void> add_capacities(const Trace& trace, Communication& communication) {
   return {};
 }
 
-Result<Past> read_past(const Trace& trace, const Places& places) { return Reader(trace, places).read(); }
+Result<Past> read_past(const Trace& trace, const Places& places, const SignalCauses& causes) {
+  return Reader(trace, places, causes).read();
+}
+
+void add_signals(const SignalCauses& causes, Communication& communication) {
+  for (const auto& [received, sent] : causes) {
+    communication.units.at(received.unit).needs.push_back({received.event, sent, false});
+  }
+  for (auto& [id, unit] : communication.units) sort_needs(unit.needs);
+}
 
 Result<void> add_waits(const Trace& trace, Communication& communication) {
   for (const UnitRecord& waiter : trace.units()) {

@@ -20,14 +20,16 @@ struct Past {
 // Where units stand: right before these events.
 using Places = std::map<UnitId, EventIndex>;
 
-// Reads all events before the places. Fails if the recording does not begin with a program that it has started, because
-// then nothing tells what that had.
-Result<Past> read_past(const Trace& trace, const Places& places);
+// Reads all events before the places, about in the order of their times, and sends of signals before their receipts.
+// Fails if the recording does not begin with a program that it has started, because then nothing tells what that had.
+Result<Past> read_past(const Trace& trace, const Places& places, const SignalCauses& causes = {});
 
 // Lets a breakpoint also hold what waits have seen: a process that was waited for has ended.
 Result<void> add_waits(const Trace& trace, Communication& communication);
 // ... and connections: one that was accepted has been made. `later`: the past of the recording's end.
 Result<void> add_connections(const Trace& trace, const Past& later, Communication& communication);
+// ... and signals: one that has arrived was sent.
+void add_signals(const SignalCauses& causes, Communication& communication);
 // ... and what pipes can hold: a writer that has got far ahead has a reader that has made room.
 Result<void> add_capacities(const Trace& trace, Communication& communication);
 

@@ -78,6 +78,8 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
   TRY(add_capacities(trace, communication));
   ASSIGN_OR_RETURN(const Past later, read_past(trace, ends_of(trace)));
   TRY(add_connections(trace, later, communication));
+  const SignalCauses causes = causes_of_signals(later.model.signals());
+  add_signals(causes, communication);
   std::vector<EventRef> events = options.events;
   std::optional<Delivery> first;
   if (options.first) {
@@ -89,7 +91,7 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
                              first->message.unit, first->message.event)};
   }
   const Places places = places_of(breakpoint);
-  ASSIGN_OR_RETURN(const Past past, read_past(trace, places));
+  ASSIGN_OR_RETURN(const Past past, read_past(trace, places, causes));
   SpecMaker maker(trace, past, later, places, options.files, first ? &*first : nullptr, options.only);
   TRY(maker.check());
   WantedInputs inputs;
@@ -100,6 +102,10 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
   const std::vector<int> processors = usable_processors(options.jobs);
   const auto tier = options.in_process ? make_tier() : nullptr;
   const SetRun run{trace, graph, processors, tier.get()};
+  TRY(inputs.find(run));
+  maker.files().want_names(inputs);
+  TRY(inputs.find(run));
+  maker.files().want_content(inputs);
   TRY(inputs.find(run));
   ASSIGN_OR_RETURN(const auto replay, JointReplay::make(run, line.plan, line.standing.size(), false));
   ASSIGN_OR_RETURN(const auto came, replay->go_to(line.plan));
@@ -123,8 +129,6 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
     TRY(options.images->adopt(made.spec_));
     made.images_ = options.images->path();
     ASSIGN_OR_RETURN(made.hold_, Hold::make());
-  } else {
-    made.note_cuts();
   }
   TRY(made.transplant(trace, states, memories, options.images));
   for (const auto& [number, transplant] : made.transplants_) {
@@ -132,14 +136,20 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
     made.processes_.push_back({process.unit, places.at(process.unit), process.pid, made.keeper_->pid(number)});
   }
   TRY(used_copies_are_good(trace));
+  if (!options.images) TRY(made.cut_files());
   return made;
 }
 
-void Revival::note_cuts() {
+// Last, so that files stay as they are if something cannot be made.
+Result<void> Revival::cut_files() {
   for (const LiveObject& object : spec_.objects) {
     if (!object.needed || !object.cut_to) continue;
+    if (truncate(object.path.c_str(), static_cast<off_t>(*object.cut_to)) != 0) {
+      return errno_error("cannot cut " + object.path);
+    }
     spec_.notes.push_back(fmt::format("{} is cut to the {} bytes that it had there", object.path, *object.cut_to));
   }
+  return {};
 }
 
 Result<void> Revival::transplant(const Trace& trace, const std::map<UnitId, UnitState>& states,

@@ -55,7 +55,7 @@ class Revival {
  private:
   Revival() = default;
   Result<void> let_go(std::optional<UnitId> only);
-  void note_cuts();
+  Result<void> cut_files();
   Result<void> transplant(const Trace& trace, const std::map<UnitId, UnitState>& states,
                           const std::map<KernelModel::ProcessName, const Memory*>& memories, ImageDirectory* images);
 

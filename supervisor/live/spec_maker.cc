@@ -7,9 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +16,7 @@
 
 #include "base/text.h"
 #include "interceptors/syscall_table.h"
+#include "supervisor/live/timers.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
@@ -33,10 +32,49 @@ std::string what(const OpenObject& object) {
                      object.made.event.event, object.made.event.unit);
 }
 
+// Which argument is the address of what the call reads.
+std::optional<size_t> pointer_of(const PastCall& call) {
+  const SyscallRow* const row = find_row(call.number, call.args);
+  for (size_t i = 0; row && i < row->args.size(); ++i) {
+    if (row->args[i].kind == ArgKind::in || row->args[i].kind == ArgKind::in_out) return i;
+  }
+  return std::nullopt;
+}
+
+void want_repeated(const std::vector<RepeatedCall>& all, WantedInputs& inputs) {
+  for (const RepeatedCall& each : all) {
+    if (pointer_of(each.call)) inputs.want(each.call.event);
+  }
+}
+
+std::vector<LiveCall> repeated_calls(const std::vector<RepeatedCall>& all, const WantedInputs& inputs) {
+  std::vector<LiveCall> out;
+  for (const RepeatedCall& each : all) {
+    const WantedInputs::Read* const read = inputs.of(each.call.event);
+    LiveCall call{each.call.number, each.call.args, pointer_of(each.call), {}};
+    if (call.pointer && read && !read->pieces.empty()) call.memory = read->pieces[0];
+    out.push_back(std::move(call));
+  }
+  return out;
+}
+
 bool is_connected(const OpenObject& object) { return object.connects || object.accepted_from; }
 
-void want_directory(const DirectoryRef& directory, WantedInputs& inputs) {
-  for (const Directory* at = directory.get(); at && at->number; at = at->base.get()) inputs.want(at->call);
+// A process can live only where events of its unit are to come: what is after the last one is not known.
+Result<void> check_place(const Trace& trace, const Places& places, UnitId unit) {
+  const auto place = places.find(unit);
+  if (place != places.end() && place->second < trace.event_count(unit)) return {};
+  const std::string who = fmt::format("unit {} ({})", unit, printable(trace.unit_name(unit)));
+  for (const UnitRecord& other : trace.units()) {
+    if (std::find(other.joined.begin(), other.joined.end(), unit) == other.joined.end()) continue;
+    return Error{
+        fmt::format("{} cannot live again where it has become part of unit {}, with which it shares memory: "
+                    "give a place before that",
+                    who, other.unit)};
+  }
+  const EventIndex events = trace.event_count(unit);
+  return Error{fmt::format("the recording does not hold what {} did {}: give an earlier place", who,
+                           events == 0 ? "after its birth" : fmt::format("after its event {}", events - 1))};
 }
 
 }  // namespace
@@ -46,11 +84,17 @@ void want_directory(const DirectoryRef& directory, WantedInputs& inputs) {
 Result<void> SpecMaker::check() {
   for (const auto& [name, process] : past_.model.processes()) {
     if (!lives(name, process)) continue;
+    TRY(check_place(trace_, places_, name.first));
     const std::string who = fmt::format("unit {} ({})", name.first, printable(trace_.unit_name(name.first)));
     if (!process.not_remade.empty()) return Error{fmt::format("{} cannot live again: {}", who, process.not_remade)};
+    if (!process.ipc.empty()) {
+      const PastCall& call = process.ipc.begin()->second;
+      return Error{fmt::format("{} cannot live again: it has a System V semaphore or queue ({}(2) in event {})", who,
+                               syscall_name(call.number), call.event.event)};
+    }
     for (const PastCall& identity : process.identities) {
-      const bool group =
-          identity.number == SYS_setgid || identity.number == SYS_setregid || identity.number == SYS_setresgid;
+      const bool group = identity.number == SYS_setfsgid || identity.number == SYS_setgid ||
+                         identity.number == SYS_setregid || identity.number == SYS_setresgid;
       for (const uint64_t id : identity.args) {
         const auto number = static_cast<uint32_t>(id);
         const size_t place = static_cast<size_t>(&id - identity.args.data());
@@ -77,7 +121,7 @@ Result<void> SpecMaker::check() {
                         "had it from outside, give it to redrive as well",
                         name.first, printable(trace_.unit_name(name.first)), fd)};
       }
-      if (object.kind == Kind::eventfd && in_later(object).users.size() > 1) {
+      if (object.kind == Kind::eventfd && later_.model.same(object).users.size() > 1) {
         return Error{
             fmt::format("unit {} ({}) cannot live again: it shares the counter of its descriptor {} "
                         "(eventfd(2)) with other units, and nothing tells what they did first",
@@ -126,12 +170,6 @@ void SpecMaker::pair(ObjectNumber a, ObjectNumber b) {
   needed_[b] = a;
 }
 
-// The same object at the recording's end.
-const OpenObject& SpecMaker::in_later(const OpenObject& object) const {
-  const auto found = later_.model.find(object);
-  return found ? later_.model.objects()[*found] : object;
-}
-
 // Whether a process has a descriptor of it.
 bool SpecMaker::is_held(ObjectNumber number) const {
   const auto holds = [&](const auto& entry) {
@@ -151,7 +189,7 @@ void SpecMaker::pair_sockets() {
   for (const auto& [number, peer] : needed_) {
     const bool datagrams = past_.model.socket_type(objects[number]) == SOCK_DGRAM;
     if (objects[number].kind != Kind::socket || datagrams || peer || !is_connected(objects[number])) continue;
-    open.emplace_back(number, &in_later(objects[number]));
+    open.emplace_back(number, &later_.model.same(objects[number]));
   }
   for (size_t i = 0; i < open.size(); ++i) {
     if (needed_[open[i].first]) continue;
@@ -164,7 +202,7 @@ void SpecMaker::pair_sockets() {
     for (ObjectNumber number = 0; number < objects.size() && !needed_[open[i].first]; ++number) {
       const OpenObject& closed = objects[number];
       const bool is_end = closed.kind == Kind::socket && !needed_.contains(number) && !is_held(number);
-      if (is_end && belong_together(*open[i].second, in_later(closed))) pair(open[i].first, number);
+      if (is_end && belong_together(*open[i].second, later_.model.same(closed))) pair(open[i].first, number);
     }
     if (needed_[open[i].first] || !objects[open[i].first].connects) continue;
     // Maybe it is accepted later, by a socket that listens here.
@@ -186,7 +224,7 @@ void SpecMaker::pair_sockets() {
 Result<std::vector<InFlight::Piece>> SpecMaker::arriving(ObjectNumber at) const {
   const OpenObject& object = past_.model.objects()[at];
   const auto peer = needed_.at(at);
-  if (!peer) return past_.in_flight.pieces(in_later(object).datagrams);
+  if (!peer) return past_.in_flight.pieces(later_.model.same(object).datagrams);
   const OpenObject& sender = past_.model.objects()[*peer];
   const uint64_t channel = object.in_channel ? object.in_channel : sender.out_channel;
   auto pieces = past_.in_flight.pieces(channel);
@@ -232,14 +270,7 @@ Result<void> SpecMaker::want_inputs(WantedInputs& inputs) {
     for (const auto& piece : pieces) inputs.want(piece.send);
     for (const auto& piece : sent_ahead(number)) inputs.want(piece.send);
   }
-  const bool any_file = std::any_of(needed_.begin(), needed_.end(), [&](const auto& entry) {
-    return past_.model.objects()[entry.first].kind == Kind::file;
-  });
-  for (const auto& [call, base] : past_.model.fifos()) {
-    if (!any_file) break;
-    inputs.want(call);
-    want_directory(base, inputs);
-  }
+  file_specs_.want_fifos(inputs);
   for (const auto& [name, process] : past_.model.processes()) {
     if (lives(name, process)) want_process(process, inputs);
   }
@@ -250,6 +281,7 @@ Result<void> SpecMaker::want_inputs(WantedInputs& inputs) {
     }
     inputs.want(thread.alternate_stack);
     inputs.want(thread.name);
+    want_repeated(thread.repeated, inputs);
     for (const PendingSignal& signal : thread.pending) inputs.want(signal.queued);
     if (thread.born && thread.born->number == SYS_clone3) inputs.want(thread.born);
   }
@@ -285,25 +317,17 @@ void SpecMaker::want_object(const OpenObject& object, WantedInputs& inputs) cons
 }
 
 void SpecMaker::want_process(const ProcessModel& process, WantedInputs& inputs) const {
+  want_repeated(process.repeated, inputs);
   want_directory(*process.directory, inputs);
   for (const auto& [signal, action] : process.actions) inputs.want(action.call.event);
   for (const auto& [resource, call] : process.limits) inputs.want(call.event);
-  for (const auto& [which, call] : process.timers) inputs.want(call.event);
+  for (const auto& [which, timer] : process.timers) {
+    if (timer.set.number == SYS_setitimer) inputs.want(timer.set.event);
+  }
   for (const PendingSignal& signal : process.pending) inputs.want(signal.queued);
 }
 
 // ---- Objects
-
-std::string SpecMaker::directory_of(const DirectoryRef& directory, const WantedInputs& inputs) const {
-  if (!directory || !directory->number) return trace_.settings().working_directory;
-  return path_of(directory->call, directory->base, inputs);
-}
-
-std::string SpecMaker::path_of(EventRef call, const DirectoryRef& base, const WantedInputs& inputs) const {
-  const std::string path = inputs.text(call);
-  if (path.starts_with('/')) return path;
-  return directory_of(base, inputs) + "/" + path;
-}
 
 Result<void> SpecMaker::add_objects(const WantedInputs& inputs, LiveSpec& spec) {
   const auto& objects = past_.model.objects();
@@ -318,8 +342,9 @@ Result<void> SpecMaker::add_objects(const WantedInputs& inputs, LiveSpec& spec) 
     out.number = object.number;
     out.peer = peer;
     out.end_number = object.end_number;
+    out.capacity = object.capacity;
     out.shut = object.shut;
-    if (object.kind == Kind::file) TRY(add_file(object, inputs, out, spec));
+    if (object.kind == Kind::file) TRY(file_specs_.add(object, inputs, out, spec));
     if (object.kind == Kind::socket) TRY(add_socket(object, inputs, out));
     TRY(add_special(object, inputs, out));
     TRY(add_messages(number, inputs, spec));
@@ -369,7 +394,7 @@ Result<LiveMessage> SpecMaker::message(const InFlight::Piece& piece, const Wante
   const auto first = read->payload.begin() + static_cast<long>(piece.offset);
   out.bytes.assign(first, first + static_cast<long>(piece.length));
   for (const auto& [number, peer] : needed_) {
-    if (in_later(past_.model.objects()[number]).out_channel == piece.channel) out.from = number;
+    if (later_.model.same(past_.model.objects()[number]).out_channel == piece.channel) out.from = number;
   }
   return out;
 }
@@ -388,90 +413,6 @@ Result<void> SpecMaker::add_messages(ObjectNumber number, const WantedInputs& in
   ASSIGN_OR_RETURN(const auto pieces, arriving(number));
   TRY(add(pieces, spec.objects[number].arriving));
   return add(sent_ahead(number), spec.objects[number].sent_ahead);
-}
-
-// Whether the file still holds what the program has read last.
-Result<void> SpecMaker::check_read(const OpenObject& object, const LiveObject& out, LiveSpec& spec) const {
-  if (!object.last_read) return {};
-  const EventRef at = object.last_read->event;
-  bool differs = false;
-  TRY(trace_.for_each_event(at.unit, at.event, at.event + 1, [&](EventIndex, const Event& event) {
-    const int fd = ::open(out.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    uint64_t offset = object.last_read_at;
-    for (const MemoryWrite& write : event.writes) {
-      if (write.kind != MemoryWrite::Kind::data || fd < 0) continue;
-      Bytes now(write.data.size());
-      const ssize_t got = pread(fd, now.data(), now.size(), static_cast<off_t>(offset));
-      differs |= got != static_cast<ssize_t>(now.size()) || now != write.data;
-      offset += write.data.size();
-    }
-    if (fd >= 0) ::close(fd);
-    return true;
-  }));
-  if (differs) spec.notes.push_back(out.path + " is not what it was when the program was recorded");
-  return {};
-}
-
-Result<void> SpecMaker::add_file(const OpenObject& object, const WantedInputs& inputs, LiveObject& out,
-                                 LiveSpec& spec) const {
-  out.path = object.terminal_of ? fmt::format("/dev/pts/{}", *object.terminal_of)
-                                : path_of(object.made.event, object.base, inputs);
-  out.offset = object.offset;
-  const bool writes = (object.flags & O_ACCMODE) != O_RDONLY;
-  for (const PastCall& setting : object.settings) {
-    const WantedInputs::Read* const read = inputs.of(setting.event);
-    if (read && !read->pieces.empty() && setting.args[1] != FIONBIO) out.terminal_settings.push_back(read->pieces[0]);
-  }
-  out.terminal = object.terminal.has_value();
-  for (const auto& [number, peer] : needed_) {
-    const OpenObject& master = past_.model.objects()[number];
-    if (!master.terminal || out.path != fmt::format("/dev/pts/{}", *master.terminal)) continue;
-    if (master.read_bytes != object.written_bytes || master.written_bytes != object.read_bytes) {
-      return Error{
-          fmt::format("something is on its way through the terminal {}, or it changes it: that cannot be made "
-                      "again",
-                      out.path)};
-    }
-    out.terminal_of = number;
-  }
-  if (out.terminal || out.terminal_of) return {};
-  const auto& fifos = past_.model.fifos();
-  out.fifo = std::any_of(fifos.begin(), fifos.end(),
-                         [&](const auto& fifo) { return path_of(fifo.first.event, fifo.second, inputs) == out.path; });
-  if (out.fifo && object.read_bytes == 0 && object.written_bytes == 0) return {};
-  struct stat info {};
-  const bool exists = stat(out.path.c_str(), &info) == 0;
-  const auto copy = std::find_if(trace_.files().begin(), trace_.files().end(),
-                                 [&](const auto& file) { return file.second.path == out.path; });
-  if (copy != trace_.files().end() && !writes && (files_ == Files::trace || !exists)) {
-    if (files_ == Files::real) spec.notes.push_back(out.path + " is missing: the trace's copy is read");
-    ASSIGN_OR_RETURN(out.path, trace_.file_path(copy->first));
-    return {};
-  }
-  if (!exists && writes) {
-    spec.notes.push_back(out.path + " is missing: it is made anew");
-    return {};
-  }
-  if (!exists) return Error{"the program had opened " + out.path + ", which is missing"};
-  if (S_ISREG(info.st_mode)) {
-    if (!writes) return check_read(object, out, spec);
-    const bool made_here = object.flags & O_TRUNC || (object.flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
-    if (made_here && static_cast<uint64_t>(info.st_size) > object.end) out.cut_to = object.end;
-    if (made_here && static_cast<uint64_t>(info.st_size) < object.end) {
-      spec.notes.push_back(fmt::format("{} is shorter than it was there ({} bytes)", out.path, object.end));
-    }
-    return {};
-  }
-  if (S_ISDIR(info.st_mode)) return {};
-  constexpr unsigned kMemoryDevices = 1;
-  const bool harmless = S_ISCHR(info.st_mode) && major(info.st_rdev) == kMemoryDevices;
-  const bool terminal = S_ISCHR(info.st_mode) && out.path == "/dev/tty";
-  if (harmless || terminal) {
-    out.offset.reset();
-    return {};
-  }
-  return Error{"the program had opened " + out.path + ", which is " + (S_ISFIFO(info.st_mode) ? "a FIFO" : "a device") +
-               " and cannot be opened as it was"};
 }
 
 Result<void> SpecMaker::add_socket(const OpenObject& object, const WantedInputs& inputs, LiveObject& out) {
@@ -530,8 +471,8 @@ Result<void> SpecMaker::add_special(const OpenObject& object, const WantedInputs
     out.clock = static_cast<int>(object.made.args[0]);
     if (!object.changes.empty()) {
       const PastCall& set = object.changes.back();
-      out.timer_flags = static_cast<int>(set.args[1]);
-      out.timer = inputs.value<__kernel_itimerspec>(set.event);
+      const auto asked = inputs.value<__kernel_itimerspec>(set.event).value_or(__kernel_itimerspec{});
+      out.timer = left_of_timerfd(set, asked, out.clock, object.expirations, past_.latest_ns);
     }
   }
   if (object.kind == Kind::signalfd && !object.changes.empty()) {
@@ -543,6 +484,9 @@ Result<void> SpecMaker::add_special(const OpenObject& object, const WantedInputs
       const auto event = inputs.value<epoll_event>(call.event);
       if (!event) return Error{fmt::format("what {} watches was not found", what(object))};
       out.watched[fd] = *event;
+      const auto reported = object.reported_at.find(event->data.u64);
+      const bool since = reported != object.reported_at.end() && reported->second >= object.watched_since.at(fd);
+      if (event->events & EPOLLONESHOT && since) out.watched[fd].events = EPOLLONESHOT | (event->events & EPOLLET);
     }
   }
   return {};
@@ -594,10 +538,22 @@ std::vector<siginfo_t> signals_of(const PendingSignals& pending, const WantedInp
   return out;
 }
 
+std::map<uint64_t, itimerval> timers_of(const ProcessModel& process, const WantedInputs& inputs, uint64_t now_ns) {
+  std::map<uint64_t, itimerval> out;
+  for (const auto& [which, timer] : process.timers) {
+    itimerval asked{};
+    asked.it_value.tv_sec = static_cast<uint32_t>(timer.set.args[0]);
+    if (timer.set.number != SYS_alarm) asked = inputs.value<itimerval>(timer.set.event).value_or(itimerval{});
+    if (const auto left = left_of_itimer(which, timer, asked, now_ns)) out[which] = *left;
+  }
+  return out;
+}
+
 }  // namespace
 
-// What a call will return that has already done its work: others have received what it sends.
+// What a call will return that has already done its work: others have received what it sends, or its child lives.
 Result<std::optional<int64_t>> SpecMaker::result_to_come(KernelModel::ThreadName name, const Event& entered) const {
+  if (entered.child_unit || entered.child_thread) return std::optional(entered.result);
   std::optional<int64_t> result;
   if (!entered.send || entered.send->length == 0) return result;
   const auto events = trace_.event_count(name.first);
@@ -630,6 +586,7 @@ Result<LiveThread> SpecMaker::thread_of(KernelModel::ThreadName name, const Thre
     if (asked.flags & CLONE_CHILD_CLEARTID) out.clear_tid = asked.child_tid;
   }
   if (model.name) out.name = inputs.text(model.name->event);
+  out.repeated = repeated_calls(model.repeated, inputs);
   out.pending = signals_of(model.pending, inputs);
   if (const Event* const entered = past_.model.call_of(name); entered && state.in_syscall) {
     ASSIGN_OR_RETURN(const auto result, result_to_come(name, *entered));
@@ -683,17 +640,17 @@ Result<void> SpecMaker::add_processes(const WantedInputs& inputs, const std::map
       continue;
     }
     out.descriptors = *process.descriptors;
-    out.directory = directory_of(*process.directory, inputs);
+    out.directory = file_specs_.directory_of(*process.directory, inputs);
     if (*process.umask >= 0) out.umask = static_cast<uint32_t>(*process.umask);
     for (const auto& [resource, call] : process.limits) {
       if (const auto limit = inputs.value<rlimit>(call.event)) out.limits[resource] = *limit;
     }
     for (const auto& [signal, action] : process.actions) out.actions[signal] = action_of(action, inputs);
-    for (const auto& [which, call] : process.timers) {
-      if (const auto timer = inputs.value<itimerval>(call.event)) out.timers[which] = *timer;
-    }
-    if (process.alarm && process.alarm->args[0]) {
-      out.timers[ITIMER_REAL].it_value.tv_sec = static_cast<time_t>(process.alarm->args[0]);
+    out.repeated = repeated_calls(process.repeated, inputs);
+    out.timers = timers_of(process, inputs, past_.latest_ns);
+    if (out.timers.contains(ITIMER_VIRTUAL) || out.timers.contains(ITIMER_PROF)) {
+      spec.notes.push_back(
+          fmt::format("timers of unit {} that count processor time (setitimer(2)) start anew", out.unit));
     }
     out.pending = signals_of(process.pending, inputs);
     const auto state = states.find(name.first);
@@ -730,11 +687,23 @@ Result<void> SpecMaker::add_processes(const WantedInputs& inputs, const std::map
   return {};
 }
 
+void SpecMaker::note_lost(LiveSpec& spec) const {
+  std::map<std::string, std::set<UnitId>> lost;
+  for (const auto& [name, process] : past_.model.processes()) {
+    if (!lives(name, process)) continue;
+    for (const auto& [call, in_children] : process.lost) lost[call].insert(name.first);
+  }
+  for (const auto& [call, units] : lost) {
+    spec.notes.push_back(fmt::format("what {} set by {} is not made again", counted(units.size(), "unit"), call));
+  }
+}
+
 Result<LiveSpec> SpecMaker::make_spec(const WantedInputs& inputs, const std::map<UnitId, UnitState>& states) {
   LiveSpec spec;
   spec.clock_ns = past_.latest_ns;
   TRY(add_objects(inputs, spec));
   TRY(add_processes(inputs, states, spec));
+  note_lost(spec);
   closed_ += pipes_to_others();
   if (closed_ > 0) {
     spec.notes.push_back(fmt::format("{} to processes that {}: closed", counted(closed_, "connection"),

@@ -5,14 +5,13 @@
 #include <functional>
 
 #include "checkpoint/unit_state.h"
+#include "supervisor/live/file_specs.h"
 #include "supervisor/live/live_spec.h"
 #include "supervisor/live/past.h"
 #include "supervisor/live/race.h"
 #include "supervisor/live/wanted_inputs.h"
 
 namespace redrive {
-
-enum class Files : uint8_t { real, trace };  // from where opened files are read
 
 class SpecMaker {
  public:
@@ -21,12 +20,19 @@ class SpecMaker {
   // `only`: the one unit that is to live; none: all are.
   SpecMaker(const Trace& trace, const Past& past, const Past& later, const Places& places, Files files,
             const Delivery* first, std::optional<UnitId> only)
-      : trace_(trace), past_(past), later_(later), places_(places), files_(files), first_(first), only_(only) {}
+      : trace_(trace),
+        past_(past),
+        later_(later),
+        places_(places),
+        first_(first),
+        only_(only),
+        file_specs_(trace, past, later, needed_, files) {}
 
   // An Error names what cannot live again.
   Result<void> check();
   // What calls have read that make_spec() needs.
   Result<void> want_inputs(WantedInputs& inputs);
+  FileSpecs& files() { return file_specs_; }  // which want more when those were found
   Result<LiveSpec> make_spec(const WantedInputs& inputs, const std::map<UnitId, UnitState>& states);
 
  private:
@@ -38,25 +44,21 @@ class SpecMaker {
   void pair_sockets();
   bool is_held(ObjectNumber number) const;
   void pair(ObjectNumber a, ObjectNumber b);
-  const OpenObject& in_later(const OpenObject& object) const;
   Result<std::vector<InFlight::Piece>> arriving(ObjectNumber at) const;
   std::vector<InFlight::Piece> sent_ahead(ObjectNumber from) const;
 
   void want_object(const OpenObject& object, WantedInputs& inputs) const;
   void want_process(const ProcessModel& process, WantedInputs& inputs) const;
 
-  std::string path_of(EventRef call, const DirectoryRef& base, const WantedInputs& inputs) const;
-  std::string directory_of(const DirectoryRef& directory, const WantedInputs& inputs) const;
   Result<void> add_objects(const WantedInputs& inputs, LiveSpec& spec);
   Result<void> add_messages(ObjectNumber number, const WantedInputs& inputs, LiveSpec& spec) const;
   Result<LiveMessage> message(const InFlight::Piece& piece, const WantedInputs& inputs) const;
   bool withheld(const InFlight::Piece& piece) const;
   bool received_by_first(ObjectNumber number) const;
-  Result<void> add_file(const OpenObject& object, const WantedInputs& inputs, LiveObject& out, LiveSpec& spec) const;
   Result<void> add_socket(const OpenObject& object, const WantedInputs& inputs, LiveObject& out);
   Result<void> add_special(const OpenObject& object, const WantedInputs& inputs, LiveObject& out) const;
-  Result<void> check_read(const OpenObject& object, const LiveObject& out, LiveSpec& spec) const;
   Result<void> add_processes(const WantedInputs& inputs, const std::map<UnitId, UnitState>& states, LiveSpec& spec);
+  void note_lost(LiveSpec& spec) const;
   Result<LiveThread> thread_of(KernelModel::ThreadName name, const ThreadModel& model, const ThreadState& state,
                                const WantedInputs& inputs) const;
   Result<std::optional<int64_t>> result_to_come(KernelModel::ThreadName name, const Event& entered) const;
@@ -65,13 +67,13 @@ class SpecMaker {
   const Past& past_;
   const Past& later_;
   const Places& places_;
-  const Files files_;
   const Delivery* const first_;
   const std::optional<UnitId> only_;
   std::map<ObjectNumber, std::optional<ObjectNumber>> needed_;  // with the other end
   std::map<ObjectNumber, std::vector<ObjectNumber>> queued_;    // by listening socket
   std::map<ObjectNumber, uint64_t> ahead_;                      // those of queued_: the channels that they send into
   uint64_t closed_ = 0;                                         // connections and pipes to outside
+  FileSpecs file_specs_;
 };
 
 }  // namespace redrive

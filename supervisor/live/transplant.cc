@@ -23,6 +23,7 @@
 #include "checkpoint/address_space.h"
 #include "checkpoint/auxiliary_vector.h"
 #include "checkpoint/stub.h"
+#include "interceptors/syscall_table.h"
 #include "interceptors/trapped_instructions.h"
 
 namespace redrive {
@@ -295,18 +296,38 @@ Result<void> Transplant::send_pending(size_t i, const LiveProcess& process) {
   }
   LiveCalls calls(tids_[i], memory_);
   const auto pid = static_cast<uint64_t>(process.pid), tid = static_cast<uint64_t>(process.threads[i].tid);
+  const auto kills = [&](const siginfo_t& info) {
+    killed_ |= info.si_signo == SIGKILL;
+    return info.si_signo == SIGKILL;
+  };
   for (const siginfo_t& info : process.threads[i].pending) {
+    if (kills(info)) continue;
     ASSIGN_OR_RETURN(const uint64_t place, calls.put(&info, sizeof info));
     TRY(calls.must("send a pending signal", SYS_rt_tgsigqueueinfo,
                    {pid, tid, static_cast<uint64_t>(info.si_signo), place}));
   }
   if (i != 0) return {};
   for (const siginfo_t& info : process.pending) {
+    if (kills(info)) continue;
     ASSIGN_OR_RETURN(const uint64_t place, calls.put(&info, sizeof info));
     TRY(calls.must("send a pending signal", SYS_rt_sigqueueinfo, {pid, static_cast<uint64_t>(info.si_signo), place}));
   }
   return {};
 }
+
+namespace {
+
+Result<void> make_again(LiveCalls& calls, const LiveCall& call) {
+  auto args = call.args;
+  if (call.pointer) {
+    ASSIGN_OR_RETURN(args[*call.pointer], calls.put(call.memory.data(), call.memory.size()));
+  }
+  TRY(calls.must(fmt::format("repeat {}(2)", syscall_name(call.number)), call.number,
+                 {args[0], args[1], args[2], args[3], args[4], args[5]}));
+  return {};
+}
+
+}  // namespace
 
 Result<void> Transplant::finish(const LiveProcess& process) {
   for (size_t i = process.threads.size(); i-- > 0;) {
@@ -333,6 +354,10 @@ Result<void> Transplant::finish(const LiveProcess& process) {
         ASSIGN_OR_RETURN(const uint64_t place, calls.put(&timer, sizeof timer));
         TRY(calls.must("start a timer", SYS_setitimer, {which, place, 0}));
       }
+    }
+    for (const LiveCall& call : thread.repeated) TRY(make_again(calls, call));
+    if (i == 0) {
+      for (const LiveCall& call : process.repeated) TRY(make_again(calls, call));
     }
     if (geteuid() != 0) {  // in a namespace of its own it had all capabilities
       struct {
@@ -366,6 +391,7 @@ Result<void> Transplant::finish(const LiveProcess& process) {
 
 Result<void> Transplant::let_go(bool stopped) {
   if (stopped) kill(pid_, SIGSTOP);
+  if (killed_) kill(pid_, SIGKILL);
   for (const pid_t tid : tids_) {
     if (ptrace(PTRACE_DETACH, tid, nullptr, nullptr) == 0) continue;
     if (errno != ESRCH) return errno_error("cannot let a process go");

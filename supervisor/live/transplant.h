@@ -66,6 +66,7 @@ class Transplant {
   pid_t pid_;
   Memory memory_;
   std::vector<pid_t> tids_;  // as we know them, in the order of the process's threads
+  bool killed_ = false;      // SIGKILL is pending: it dies when it is let go
 };
 
 }  // namespace redrive

@@ -62,11 +62,11 @@ const WantedInputs::Read* WantedInputs::of(EventRef call) const {
   return found == found_.end() ? nullptr : &found->second;
 }
 
-std::string WantedInputs::text(EventRef call) const {
+std::string WantedInputs::text(EventRef call, size_t piece) const {
   const Read* const read = of(call);
-  if (!read || read->pieces.empty()) return {};
-  const Bytes& first = read->pieces.front();
-  return {first.begin(), std::find(first.begin(), first.end(), 0)};
+  if (!read || read->pieces.size() <= piece) return {};
+  const Bytes& bytes = read->pieces[piece];
+  return {bytes.begin(), std::find(bytes.begin(), bytes.end(), 0)};
 }
 
 }  // namespace redrive

@@ -21,8 +21,8 @@ class WantedInputs final : public CallWatch {
   void want(const std::optional<PastCall>& call) {
     if (call) want(call->event);
   }
-  // Once, when all are known: re-drives the intervals in which these calls are. An Error: one of them cannot be
-  // re-driven, or diverges.
+  // Re-drives the intervals in which the calls are that were wanted since the last time. An Error: one of them cannot
+  // be re-driven, or diverges.
   Result<void> find(const SetRun& run);
 
   struct Read {
@@ -31,8 +31,8 @@ class WantedInputs final : public CallWatch {
   };
   // What a call has read; null if it was not wanted.
   const Read* of(EventRef call) const;
-  // Its first string.
-  std::string text(EventRef call) const;
+  // A string that it has read: its first one, or a later one.
+  std::string text(EventRef call, size_t piece = 0) const;
   // A structure at this place of what it has read.
   template <typename T>
   std::optional<T> value(EventRef call, size_t piece = 0) const {

@@ -1,6 +1,8 @@
 """Group live: what `redrive live` makes of a recording. Processes run on from the middle, and must end as the recorded ones have."""
+import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -54,6 +56,63 @@ mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
 now = os.umask(0)
 ignored = signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
 print(len(seen), mask == {signal.SIGUSR2}, oct(now), os.path.basename(os.getcwd()), open('note').read(), flush=True)
+"""
+
+SIGNALLED = """
+import os, signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+parent = os.getpid()
+child = os.fork()
+if child == 0:
+    for i in range(5):
+        signal.sigwait([signal.SIGUSR1])
+        os.write(1, b'child %d\\n' % i)
+        time.sleep(0.002)
+        os.kill(parent, signal.SIGUSR1)
+    os._exit(0)
+ended = []
+signal.signal(signal.SIGCHLD, lambda *_: ended.append(1))
+for i in range(5):
+    os.write(1, b'parent %d\\n' % i)
+    os.kill(child, signal.SIGUSR1)
+    signal.sigwait([signal.SIGUSR1])
+while not ended: time.sleep(0.001)
+os.getppid()
+time.sleep(0.02)
+os.waitpid(child, 0)
+os.write(1, b'ended %d\\n' % len(ended))
+"""
+
+KILLED = """
+import os, signal
+ends = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(ends[1], b'x')
+    signal.pause()
+os.read(ends[0], 1)
+os.kill(child, signal.SIGKILL)
+os.getppid()
+print(os.waitpid(child, 0)[1], flush=True)
+"""
+
+TIMERS = """
+import ctypes, os, select, signal, struct, time
+fired = []
+signal.signal(signal.SIGALRM, lambda *_: fired.append(1))
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+while not fired: time.sleep(0.002)
+libc = ctypes.CDLL(None)
+fd = libc.timerfd_create(time.CLOCK_MONOTONIC, 0)
+libc.timerfd_settime(fd, 0, struct.pack('4q', 0, 0, 0, 10_000_000), None)
+os.read(fd, 8)
+os.getppid()
+again = select.select([fd], [], [], 0.1)[0]
+left = signal.getitimer(signal.ITIMER_REAL)[0]
+signal.setitimer(signal.ITIMER_REAL, 60)
+time.sleep(0.2)
+os.getppid()
+print(len(fired), again, left, signal.getitimer(signal.ITIMER_REAL)[0] < 59.9, flush=True)
 """
 
 MASTER = """
@@ -158,6 +217,35 @@ print('winner', first.recv(10).decode(), flush=True)
 select.select([end for end in ends if end is not first], [], [])  # the others have answered too
 for pid in pids: os.kill(pid, signal.SIGKILL)
 for pid in pids: os.waitpid(pid, 0)
+"""
+
+SPAWN = """
+import os
+os.waitpid(os.posix_spawn('/usr/bin/seq', ['seq', '3'], {}), 0)
+os.write(1, b'done\\n')
+"""
+
+JOINED = """
+import mmap, os
+file = open('both', 'w+b')
+file.truncate(4096)
+pid = os.fork()
+memory = mmap.mmap(file.fileno(), 4096)
+memory[pid != 0] = 1
+if pid == 0: os._exit(0)
+os.wait()
+print(memory[0] + memory[1])
+"""
+
+CUT = """
+import os, time
+go = os.pipe()
+if os.fork() == 0:
+    os.write(go[1], b'x')
+    while True: pass
+os.read(go[0], 1)
+print('ready', flush=True)
+while True: time.sleep(0.01)
 """
 
 SHARED = """
@@ -273,12 +361,59 @@ def output(ctx):
     ctx.expect((ctx.work / "out").read_bytes() == whole, outcome, "the file is another one")
 
 
+@test("live/uncut")
+def uncut(ctx):
+    """A file is not cut if somebody else has written to it too, or has changed it since."""
+    run = "exec 3>out 4>own\necho start >&3\nfor i in 1 2 3; do echo step $i >> out; echo $i >&4; done\nsh -c :\n"
+    record(ctx, "sh", "run.sh", run_sh=run)
+    shared, own = ctx.work / "out", ctx.work / "own"
+    whole = shared.read_bytes()
+    place = f"1@{calls(ctx, '1', r'^write[(]1, ')[4]}"  # of "2"
+    said = "stays as it is, and may not be as it was there"
+    for text, sign in ((b"1\n2\n3\n", "own is cut to the 2 bytes"), (b"1\n2\n3\nmine\n", f"own {said}"), (b"1\n2\n4\n", f"own {said}")):
+        shared.write_bytes(whole)
+        own.write_bytes(text)
+        outcome = live(ctx, place)
+        ctx.expect(f"out {said}" in outcome.stderr and sign in outcome.stderr, outcome, f"does not say: {sign}")
+        ctx.expect(shared.read_bytes().startswith(whole), outcome, "what another process has written is gone")
+        ctx.expect(own.read_bytes() == text.replace(b"4", b"3"), outcome, "the file is another one")
+
+
 @test("live/signals")
 def signals(ctx):
     """Handlers, ignored and blocked signals, directory and umask are as they were."""
     recorded = record_signals(ctx)
     asked = calls(ctx, "1", r"^getppid\(")
     expect_end(ctx, live(ctx, f"1@{asked[100]}"), recorded, "signals")
+
+
+@test("live/signalled")
+def signalled(ctx):
+    """What has arrived as a signal was sent: units that wait for each other's signals go on, and each comes once."""
+    recorded = record(ctx, "/usr/bin/python3", "s.py", s_py=SIGNALLED)
+    places = [("1", event) for event in calls(ctx, "1", r"^write[(]1, ")[1:-1] + calls(ctx, "1", r"^getppid[(]")[-1:]]
+    places += [("2", event) for event in calls(ctx, "2", r"^write[(]1, ")[1::2]]
+    for unit, event in places:
+        expect_end(ctx, live(ctx, f"{unit}@{event}"), recorded, f"{unit}@{event}")
+
+
+@test("live/killed")
+def killed(ctx):
+    """A process for which SIGKILL is pending lives, and dies of that."""
+    recorded = record(ctx, "/usr/bin/python3", "k.py", k_py=KILLED)
+    ended = sum(interval["events"] for interval in ctx.json("ls", ctx.trace)["units"][1]["intervals"]) - 1
+    for place in (f"1@{calls(ctx, '1', r'^getppid[(]')[-1]}", f"2@{ended}"):
+        outcome = live(ctx, place)
+        ctx.expect("unit 2 (python3.2) lives" in outcome.stderr, outcome, f"{place}: unit 2 does not live")
+        expect_end(ctx, outcome, recorded, place)
+
+
+@test("live/timers")
+def timers(ctx):
+    """Timers that have expired do not expire again; others have the rest of their time."""
+    recorded = record(ctx, "/usr/bin/python3", "t.py", t_py=TIMERS)
+    for event in calls(ctx, "1", r"^getppid[(]")[-2:]:
+        expect_end(ctx, live(ctx, f"1@{event}"), recorded, f"event {event}")
 
 
 @test("live/threads")
@@ -304,6 +439,16 @@ def pipeline(ctx):
             expect_end(ctx, outcome, recorded, f"wait {event}")
         else:
             ctx.expect(not outcome.stdout, outcome, f"wait {event}: tail had written all, and ended")
+
+
+@test("live/spawned")
+def spawned(ctx):
+    """A child that has executed its program, while its parent is still in vfork(2), or in the clone3(2) of posix_spawn(3), is not made again."""
+    for command in (("sh", "-c", "seq 3; echo done"), ("/usr/bin/python3", "spawn.py")):
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        recorded = record(ctx, *command, spawn_py=SPAWN)
+        outcome = live(ctx, f"seq@{calls(ctx, 'seq', r'^write[(]1, ')[0]}")
+        ctx.expect(outcome.stdout == recorded.stdout, outcome, f"{command[0]}: prints something else than recorded")
 
 
 @test("live/redis")
@@ -370,6 +515,34 @@ print('end', flush=True)
     none = live(ctx, "1@99999999", status=1)
     ctx.expect("has no event" in none.stderr, none, "a place that is not there")
     ctx.expect_status(ctx.redrive("live", ctx.trace), 1, 2)
+
+
+@test("live/cut")
+def cut(ctx):
+    """Of a recording whose recorder was killed, no unit lives after its last event."""
+    ctx.fresh_work()
+    (ctx.work / "cut.py").write_text(CUT)
+    recording = ctx.start_redrive("record", "-o", ctx.trace, "--", "/usr/bin/python3", "cut.py", cwd=ctx.work)
+    recording.wait_for("ready", ctx.timeout_s)
+    ctx.wait_until("a sleep was recorded", lambda: calls(ctx, "1", r"^clock_nanosleep[(]"))
+    os.kill(recording.pid, signal.SIGKILL)
+    ctx.expect_status(recording.finish(ctx.timeout_s), 128 + signal.SIGKILL)
+    last = sum(interval["events"] for interval in ctx.json("ls", ctx.trace)["units"][1]["intervals"]) - 1
+    outcome = live(ctx, f"1@{calls(ctx, '1', r'^clock_nanosleep[(]')[0]}", status=1)
+    said = f"the recording does not hold what unit 2 (python3.2) did after its event {last}: give an earlier place"
+    ctx.expect(said in outcome.stderr and not outcome.stdout, outcome, "does not say that the recording was cut")
+
+
+@test("live/joined")
+def joined(ctx):
+    """Units that have become one because of a file that both have mapped do not live, and a line says why."""
+    record(ctx, "/usr/bin/python3", "joined.py", joined_py=JOINED)
+    units = ctx.json("ls", ctx.trace)["units"]
+    whole, = [unit for unit in units if unit["joined"]]
+    last = sum(interval["events"] for interval in whole["intervals"]) - 1
+    outcome = live(ctx, f"{whole['unit']}@{last}", status=1)
+    said = f"where it has become part of unit {whole['unit']}"
+    ctx.expect(said in outcome.stderr and not outcome.stdout, outcome, "does not say that they have joined")
 
 
 @test("live/mpi", timeout_s=300, slow=True, alone=True)
@@ -465,6 +638,57 @@ def peers(ctx):
             ctx.expect(outcome.stdout.startswith("ok"), outcome, f"the program is wrong from event {event} on")
 
 
+PAGES = """
+import os
+pages = os.open('pages', os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+os.write(pages, b'first second ')
+os.getpgrp()
+os.pwrite(pages, b'FIRST', 0)
+os.pwrite(pages, b'third ', 13)
+"""
+
+
+@test("live/overwritten")
+def overwritten(ctx):
+    """A file of which a part was written again later is not cut, and it is said."""
+    record(ctx, "/usr/bin/python3", "pages.py", pages_py=PAGES)
+    place = f"1@{calls(ctx, '1', r'^getpgrp[(]')[-1]}"
+    for size in (19, 13):
+        with open(ctx.work / "pages", "r+b") as pages:
+            pages.truncate(size)
+        outcome = live(ctx, place)
+        ctx.expect("pages stays as it is, and may not be as it was there" in outcome.stderr, outcome, f"of {size} bytes: is not said")
+        ctx.expect((ctx.work / "pages").read_bytes() == b"FIRST second third ", outcome, "the file is another one")
+
+
+SHUT = """
+import os, socket
+pairs = []
+for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM):
+    for how in (socket.SHUT_WR, socket.SHUT_RD):
+        pairs.append(socket.socketpair(socket.AF_UNIX, kind))
+        for end in pairs[-1]: end.setblocking(False)
+        pairs[-1][0].send(b'ab')
+        pairs[-1][0].shutdown(how)
+os.getppid()
+def attempt(call, argument):
+    try:
+        return call(argument)
+    except OSError as error:
+        return error.errno
+for one, other in pairs:
+    print(*(attempt(other.recv, 10) for _ in range(2)), attempt(one.send, b'x'), attempt(other.send, b'x'), attempt(one.recv, 10), flush=True)
+"""
+
+
+@test("live/shut")
+def shut(ctx):
+    """Ends of socket pairs that were shut down are shut, with what was sent before on its way."""
+    recorded = record(ctx, "/usr/bin/python3", "shut.py", shut_py=SHUT)
+    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getppid[(]')[-1]}")
+    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
+
+
 @test("live/socket_in_use")
 def socket_in_use(ctx):
     """A unix socket at which somebody listens is left to him, like a port; one that was left behind is not in the way."""
@@ -551,3 +775,99 @@ def deliver_mpi(ctx):
     (event, first), (_, other) = sorted((last[sender], sender) for sender in (3, 4))  # the units of ranks 1 and 2
     outcome = live(ctx, "--deliver", f"ranks.1@{event}={other}")
     ctx.expect(outcome.stdout.split() == recorded.stdout.split()[::-1], outcome, f"unit {other} is not first")
+
+
+NAMES = """
+import os, tempfile
+def opened(name): return os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+anonymous = tempfile.TemporaryFile(buffering=0)
+anonymous.write(b'anonymous')
+removed, path = tempfile.mkstemp(dir='.')
+os.write(removed, b'removed')
+os.pwrite(removed, b'RE', 0)
+os.unlink(path)
+renamed = opened('first')
+os.writev(renamed, [b'ren', b'amed '])
+os.rename('first', 'second')
+kept, later = opened('kept'), opened('later')
+os.write(later, b'gone later')
+for i in range(20): os.getppid()
+os.unlink('later')
+for fd in anonymous.fileno(), removed, renamed, later:
+    os.write(fd, b' and more')
+    print(os.fstat(fd).st_nlink, os.pread(fd, 100, 0), flush=True)
+print(sorted(name for name in os.listdir('.') if name != 'names.py'), open('second').read(), flush=True)
+"""
+
+
+@test("live/names")
+def names(ctx):
+    """Files without a name have what they held, those with another one are found by it, and one that was removed since is made anew."""
+    recorded = record(ctx, "/usr/bin/python3", "names.py", names_py=NAMES)
+    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getppid[(]')[10]}")
+    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
+    ctx.expect("later is missing: it is made anew\n" in outcome.stderr, outcome, "does not say that a file is made anew")
+
+
+ATTRIBUTES = """
+import ctypes, fcntl, os, select, time
+prctl = ctypes.CDLL(None).prctl
+SUBREAPER, IS_SUBREAPER, NO_NEW, HAS_NO_NEW, SLACK, HAS_SLACK, DUMPABLE, IS_DUMPABLE = 36, 37, 38, 39, 29, 30, 4, 3
+lock = open('lock', 'w')
+fcntl.flock(lock, fcntl.LOCK_EX)
+pipe = os.pipe()
+fcntl.fcntl(pipe[0], fcntl.F_SETPIPE_SZ, 1 << 18)
+once, always, poll = os.pipe(), os.pipe(), select.epoll()
+poll.register(once[0], select.EPOLLIN | select.EPOLLONESHOT)
+poll.register(always[0], select.EPOLLIN)
+os.write(once[1], b'1')
+os.write(always[1], b'1')
+poll.poll()
+prctl(SUBREAPER, 1)
+prctl(NO_NEW, 1, 0, 0, 0)
+prctl(SLACK, 12345)
+prctl(DUMPABLE, 0)
+os.nice(3)
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+fcntl.lockf(open('other', 'w'), fcntl.LOCK_EX)
+os.getpgrp()
+def locked():
+    try:
+        return fcntl.flock(open('lock', 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno
+is_subreaper = ctypes.c_int()
+prctl(IS_SUBREAPER, ctypes.byref(is_subreaper))
+print(locked(), fcntl.fcntl(pipe[1], fcntl.F_GETPIPE_SZ), poll.poll(0) == [(always[0], select.EPOLLIN)], is_subreaper.value, prctl(HAS_NO_NEW, 0, 0, 0, 0),
+      prctl(HAS_SLACK), prctl(IS_DUMPABLE), os.nice(0), len(os.sched_getaffinity(0)), os.sched_getscheduler(0), flush=True)
+"""
+
+MESSAGE_QUEUE = """
+import ctypes, os
+c = ctypes.CDLL(None)
+queue = c.msgget(0, 0o1600)
+os.getpgrp()
+c.msgctl(queue, 0, None)
+for i in range(20): os.getpgrp()
+print('end', flush=True)
+"""
+
+
+@test("live/attributes")
+def attributes(ctx):
+    """Locks, sizes of pipes, what epoll watches no longer, and what processes have set of themselves are as they were; what is not is said."""
+    recorded = record(ctx, "/usr/bin/python3", "attributes.py", attributes_py=ATTRIBUTES)
+    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getpgrp[(]')[-1]}")
+    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
+    ctx.expect("what 1 unit set by fcntl(2), F_SETLKW, is not made again" in outcome.stderr, outcome, "says nothing of a lock by fcntl(2)")
+
+
+@test("live/queues")
+def queues(ctx):
+    """Who has a System V message queue cannot live again until that is removed."""
+    recorded = record(ctx, "/usr/bin/python3", "queue.py", queue_py=MESSAGE_QUEUE)
+    steps = calls(ctx, "1", r"^getpgrp[(]")
+    outcome = live(ctx, f"1@{steps[-21]}", status=1)
+    ctx.expect("it has a System V semaphore or queue (msgget(2)" in outcome.stderr and not outcome.stdout, outcome, "is not refused")
+    expect_end(ctx, live(ctx, f"1@{steps[-10]}"), recorded, "without the queue")

@@ -3,14 +3,30 @@
 #include "supervisor/live/kernel_model.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <time.h>
 
 #include <algorithm>
+#include <cstring>
+#include <set>
 
+#include "interceptors/syscall_table.h"
+#include "supervisor/live/call_effects.h"
+#include "supervisor/live/file_names.h"
 #include "supervisor/live/in_flight.h"
 #include "tests/unit/unit_test.h"
 
@@ -92,10 +108,106 @@ TEST_CASE("KernelModel: a file's offset moves with what is read, written and sou
   CHECK_EQ(story.object(3).offset, 60);
   story.make(SYS_write, {3, kBuffer, 5}, 5);
   CHECK_EQ(story.object(3).offset, 65);
-  CHECK_EQ(story.object(3).end, 65);
+  CHECK_FALSE(story.object(3).known_length());
   story.make(SYS_lseek, {3, 0, SEEK_END}, 4096);
   story.make(SYS_read, {3, kBuffer, 100}, -EINTR);
   CHECK_EQ(story.object(3).offset, 4096);
+}
+
+TEST_CASE("KernelModel: the length of a file that was empty when it was opened") {
+  Story story;
+  const auto length = [&] { return story.object(3).known_length(); };
+  const auto written = [&](uint64_t address, uint64_t value) {
+    MemoryWrite write{address, sizeof value, MemoryWrite::Kind::data, Bytes(sizeof value)};
+    std::memcpy(write.data.data(), &value, sizeof value);
+    return write;
+  };
+  story.make(SYS_open, {kPath, O_RDWR | O_CREAT | O_EXCL, 0}, 3);
+  CHECK_EQ(length(), 0);
+  story.make(SYS_write, {3, kBuffer, 5}, 5);
+  story.make(SYS_pwrite64, {3, kBuffer, 10, 20}, 10);
+  CHECK_EQ(length(), 30);
+  CHECK_EQ(story.object(3).offset, 5);
+  story.make(SYS_pwritev, {3, kBuffer, 1, 30, 0}, 3);
+  story.make(SYS_pwritev2, {3, kBuffer, 1, 0, 0, RWF_APPEND}, 2);
+  CHECK_EQ(length(), 35);
+  story.make(SYS_pwritev2, {3, kBuffer, 1, ~0ull, 0, 0}, 4);
+  story.make(SYS_preadv2, {3, kBuffer, 1, ~0ull, 0, 0}, 3);
+  CHECK_EQ(story.object(3).offset, 12);
+  story.make(SYS_preadv2, {3, kBuffer, 1, 7, 0, 0}, 3);
+  CHECK_EQ(story.object(3).offset, 12);
+  story.make(SYS_fallocate, {3, 0, 30, 30}, 0);
+  story.make(SYS_fallocate, {3, FALLOC_FL_KEEP_SIZE, 30, 300}, 0);
+  CHECK_EQ(length(), 60);
+  story.make(SYS_open, {kPath, O_RDONLY, 0}, 4);
+  story.call(SYS_copy_file_range, {4, 0, 3, kBuffer, 50, 0}, 50).writes.push_back(written(kBuffer, 110));
+  story.happens();
+  CHECK_EQ(length(), 110);
+  story.make(SYS_ftruncate, {3, 7}, 0);
+  CHECK_EQ(length(), 7);
+  CHECK_EQ(story.object(3).times_changed, 8);
+  story.make(SYS_fallocate, {3, FALLOC_FL_COLLAPSE_RANGE, 0, 4096}, 0);
+  CHECK_FALSE(length());
+  story.make(SYS_open, {kPath, O_RDWR | O_CREAT, 0}, 3);
+  story.make(SYS_write, {3, kBuffer, 5}, 5);
+  CHECK_FALSE(length());
+  CHECK_EQ(story.object(3).length, 5);
+  story.make(SYS_ftruncate, {3, 0}, 0);
+  CHECK_EQ(length(), 0);
+}
+
+TEST_CASE("KernelModel: names that have changed since a file was opened") {
+  Story story;
+  story.make(SYS_unlink, {kPath}, 0);
+  story.make(SYS_open, {kPath, O_RDWR | O_TMPFILE, 0600}, 3);
+  CHECK(story.object(3).was_empty);
+  story.make(SYS_unlinkat, {static_cast<uint64_t>(AT_FDCWD), kPath, AT_REMOVEDIR}, 0);
+  story.make(SYS_renameat2, {static_cast<uint64_t>(AT_FDCWD), kPath, static_cast<uint64_t>(AT_FDCWD), kBuffer, 0}, 0);
+  const auto& changes = story.model.name_changes();
+  REQUIRE_EQ(changes.size(), 2);
+  CHECK_EQ(story.object(3).names_before, 1);
+  CHECK_EQ(changes[1].call.number, SYS_renameat2);
+  CHECK_FALSE(story.object(3).mapped);
+  story.make(SYS_mmap, {0, 4096, 3, MAP_PRIVATE, 3, 0}, 0x7000);
+  CHECK_FALSE(story.object(3).mapped);
+  story.make(SYS_mmap, {0, 4096, 3, MAP_SHARED, 3, 0}, 0x7000);
+  CHECK(story.object(3).mapped);
+}
+
+TEST_CASE("names_after: of a file that was renamed, linked, unlinked or replaced") {
+  const auto names = [](std::vector<NameChanged> changes) { return names_after("/d/a", changes); };
+  using Names = std::vector<std::string>;
+  CHECK(names({}) == Names{"/d/a"});
+  CHECK(names({{SYS_unlink, 0, "/d/b", ""}}) == Names{"/d/a"});
+  CHECK(names({{SYS_unlinkat, 0, "/d/a", ""}}).empty());
+  CHECK(names({{SYS_rename, 0, "/d/a", "/e/b"}}) == Names{"/e/b"});
+  CHECK(names({{SYS_renameat, 0, "/d", "/e"}}) == Names{"/e/a"});
+  CHECK(names({{SYS_rename, 0, "/d/b", "/d/a"}}).empty());
+  CHECK(names({{SYS_renameat2, RENAME_EXCHANGE, "/d/b", "/d/a"}}) == Names{"/d/b"});
+  CHECK(names({{SYS_link, 0, "/d/a", "/d/b"}, {SYS_unlink, 0, "/d/a", ""}}) == Names{"/d/b"});
+  CHECK(names({{SYS_linkat, 0, "/d/x", "/d/b"}, {SYS_unlink, 0, "/d/a", ""}}).empty());
+}
+
+TEST_CASE("KernelModel: what is appended, and a file that is cut by its path") {
+  Story story;
+  story.call(SYS_open, {kPath, O_RDWR | O_TRUNC | O_APPEND, 0}, 3).in_hash = 77;
+  story.happens();
+  story.make(SYS_write, {3, kBuffer, 5}, 5);
+  story.make(SYS_lseek, {3, 0, SEEK_SET}, 0);
+  story.make(SYS_pwrite64, {3, kBuffer, 5, 0}, 5);
+  CHECK_EQ(story.object(3).length, 10);
+  CHECK_EQ(story.object(3).offset, 0);
+  story.make(SYS_write, {3, kBuffer, 5}, 5);
+  CHECK_EQ(story.object(3).length, 15);
+  CHECK_EQ(story.object(3).offset, 15);
+  story.call(SYS_truncate, {kPath, 3}, 0).in_hash = 78;
+  story.happens();
+  CHECK_EQ(story.object(3).length, 15);
+  story.call(SYS_truncate, {kPath, 3}, 0).in_hash = 77;
+  story.happens();
+  CHECK_FALSE(story.object(3).length);
+  story.make(SYS_write, {3, kBuffer, 5}, 5);
+  CHECK_FALSE(story.object(3).offset);
 }
 
 TEST_CASE("KernelModel: a series moves the offset with each of its calls") {
@@ -239,6 +351,27 @@ TEST_CASE("KernelModel: a signal that was sent to a thread waits for that thread
   CHECK_EQ(pending_in(story.process().pending, SIGUSR1), 1);
 }
 
+TEST_CASE("KernelModel: who has sent signals, by processes and threads, and where they have arrived") {
+  Story story;
+  story.fork(2, 101);
+  story.make(SYS_kill, {0, SIGUSR1}, 0);
+  story.make(SYS_tgkill, {101, 101, SIGUSR2}, 0);
+  story.make(SYS_rt_sigtimedwait, {0, 0, 0, 8}, SIGUSR2, 2);
+  story.call(SYS_exit_group, {0}, 0, 2).fatal = true;
+  story.happens();
+  const SignalLog& log = story.model.signals();
+  REQUIRE_EQ(log.sent.size(), 4);
+  CHECK_EQ(log.sent[0].to + log.sent[1].to, 201);
+  CHECK(log.sent[1].at == EventRef{1, 1});
+  CHECK(log.sent[2].to_thread);
+  CHECK_EQ(log.sent[3].number, SIGCHLD);
+  CHECK_EQ(log.sent[3].to, 100);
+  CHECK(log.sent[3].at == EventRef{2, 1});
+  REQUIRE_EQ(log.received.size(), 1);
+  CHECK(log.received[0].at == EventRef{2, 0});
+  CHECK_EQ(log.received[0].process, 101);
+}
+
 TEST_CASE("KernelModel: a signal to a group reaches its processes") {
   Story story;
   story.fork(2, 101);
@@ -250,6 +383,44 @@ TEST_CASE("KernelModel: a signal to a group reaches its processes") {
   story.make(SYS_kill, {static_cast<uint64_t>(-101), SIGUSR2}, 0);
   CHECK_EQ(pending_in(story.process(2).pending, SIGUSR2), 1);
   CHECK_EQ(pending_in(story.process().pending, SIGUSR2), 1);
+}
+
+TEST_CASE(
+    "KernelModel: a timer's signal arrives once nobody else has sent it; alarm(2) and setitimer(2) set one timer") {
+  Story story;
+  const auto alarm_arrives = [&] {
+    story.call(SIGALRM, {}, 0).kind = EventKind::signal;
+    story.happens();
+  };
+  story.make(SYS_setitimer, {ITIMER_REAL, kBuffer, 0}, 0);
+  story.make(SYS_alarm, {5}, 0);
+  const auto& timer = story.process().timers.at(ITIMER_REAL);
+  CHECK_EQ(timer.set.number, SYS_alarm);
+  story.make(SYS_kill, {100, SIGALRM}, 0);
+  alarm_arrives();
+  CHECK_FALSE(timer.signalled);
+  alarm_arrives();
+  CHECK(timer.signalled);
+  story.make(SYS_alarm, {5}, 0);
+  CHECK_FALSE(timer.signalled);
+  story.make(SYS_rt_sigtimedwait, {0, 0, 0, 8}, SIGALRM);
+  CHECK(timer.signalled);
+}
+
+TEST_CASE("KernelModel: how often a timerfd has expired for who reads it") {
+  Story story;
+  story.make(SYS_timerfd_create, {CLOCK_MONOTONIC, 0}, 5);
+  story.make(SYS_timerfd_settime, {5, 0, kBuffer, 0}, 0);
+  for (const uint64_t expired : {1, 3}) {
+    Event& read = story.call(SYS_read, {5, kBuffer, 8}, 8);
+    MemoryWrite write{kBuffer, sizeof expired, MemoryWrite::Kind::data, Bytes(sizeof expired)};
+    std::memcpy(write.data.data(), &expired, sizeof expired);
+    read.writes.push_back(write);
+    story.happens();
+  }
+  CHECK_EQ(story.object(5).expirations, 4);
+  story.make(SYS_timerfd_settime, {5, 0, kBuffer, 0}, 0);
+  CHECK_EQ(story.object(5).expirations, 0);
 }
 
 TEST_CASE("KernelModel: a call that is in progress does nothing before its end") {
@@ -285,6 +456,87 @@ TEST_CASE("KernelModel: descriptors of unknown kinds are there, but cannot be ma
   story.make(SYS_inotify_init1, {0}, 5);
   REQUIRE(story.has(5));
   CHECK(story.object(5).kind == Kind::other);
+}
+
+TEST_CASE("KernelModel: what each row of the system call table does to it is decided") {
+  const auto check = [](const SyscallRow& row) {
+    const std::string name = fmt::format("{} {}", row.name, row.command_name ? row.command_name : "");
+    CAPTURE(name);
+    CHECK(is_decided(row));
+  };
+  for (const SyscallRow& row : all_rows()) {
+    if (row.treat != Treat::refuse && row.selector < 0) check(row);
+  }
+  for (const SyscallRow* const row : all_commands()) {
+    if (row->treat != Treat::refuse) check(*row);
+  }
+  SyscallRow unknown{};
+  unknown.number = 9999;
+  CHECK_FALSE(is_decided(unknown));
+}
+
+TEST_CASE("KernelModel: attributes that are set again, also by children and other programs") {
+  Story story;
+  const auto flags = [&](UnitId unit) {
+    std::set<uint64_t> found;
+    for (const RepeatedCall& each : story.process(unit).repeated) found.insert(each.call.args[0]);
+    for (const RepeatedCall& each : story.model.threads().at({unit, 0}).repeated) {
+      found.insert(each.call.number == SYS_prctl ? each.call.args[0] : static_cast<uint64_t>(each.call.number));
+    }
+    return found;
+  };
+  using Flags = std::set<uint64_t>;
+  story.make(SYS_prctl, {PR_SET_CHILD_SUBREAPER, 1}, 0);
+  story.make(SYS_prctl, {PR_SET_DUMPABLE, 1}, 0);
+  story.make(SYS_prctl, {PR_SET_DUMPABLE, 0}, 0);
+  story.make(SYS_prctl, {PR_GET_DUMPABLE}, 0);
+  story.make(SYS_setpriority, {PRIO_PROCESS, 100, 5}, 0);
+  story.make(SYS_mlock, {0x1000, 4096}, 0);
+  story.make(SYS_mbind, {0x1000, 4096}, 0);
+  CHECK(flags(1) == Flags{PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, SYS_setpriority});
+  CHECK_EQ(story.process().repeated.back().call.args[1], 0);
+  CHECK_EQ(story.process().lost.size(), 2);
+  story.fork(2, 101);
+  CHECK(flags(2) == Flags{PR_SET_DUMPABLE, SYS_setpriority});
+  CHECK_EQ(story.process(2).lost.count("mbind(2)"), 1);
+  CHECK_EQ(story.process(2).lost.size(), 1);
+  story.make(SYS_execve, {kPath, 0, 0}, 0);
+  CHECK(flags(1) == Flags{PR_SET_CHILD_SUBREAPER, SYS_setpriority});
+}
+
+TEST_CASE("KernelModel: System V semaphores and queues, until they are removed") {
+  Story story;
+  story.make(SYS_semget, {0, 1, 0600}, 7);
+  story.make(SYS_msgget, {0, 0600}, 7);
+  story.fork(2, 101);
+  CHECK_EQ(story.process(2).ipc.size(), 2);
+  story.make(SYS_semctl, {7, 0, IPC_RMID, 0}, 0);
+  CHECK_EQ(story.process(2).ipc.size(), 1);
+  story.make(SYS_msgctl, {7, IPC_RMID, 0}, 0, 2);
+  CHECK(story.process().ipc.empty());
+}
+
+TEST_CASE("KernelModel: locks, the capacity of pipes, and what epoll has reported") {
+  Story story;
+  story.make(SYS_open, {kPath, O_RDWR, 0}, 3);
+  story.make(SYS_flock, {3, LOCK_EX | LOCK_NB}, 0);
+  CHECK_EQ(story.object(3).lock, LOCK_EX);
+  story.make(SYS_flock, {3, LOCK_UN}, 0);
+  CHECK_EQ(story.object(3).lock, 0);
+  story.make_pair(SYS_pipe2, {kBuffer, 0}, kBuffer, 4, 5);
+  story.make(SYS_fcntl, {5, F_SETPIPE_SZ, 300'000}, 524288);
+  CHECK_EQ(story.object(4).capacity, 524288);
+  story.make(SYS_epoll_create1, {0}, 6);
+  story.make(SYS_epoll_ctl, {6, EPOLL_CTL_ADD, 4, kBuffer}, 0);
+  epoll_event event{EPOLLIN, {}};
+  event.data.u64 = 99;
+  MemoryWrite write{kBuffer, sizeof event, MemoryWrite::Kind::data, Bytes(sizeof event)};
+  std::memcpy(write.data.data(), &event, sizeof event);
+  story.call(SYS_epoll_wait, {6, kBuffer, 1, 0}, 1).writes.push_back(write);
+  story.happens();
+  CHECK_EQ(story.object(6).reported_at.at(99), story.object(6).watched_since.at(4));
+  story.make(SYS_epoll_ctl, {6, EPOLL_CTL_MOD, 4, kBuffer}, 0);
+  CHECK_LT(story.object(6).reported_at.at(99), story.object(6).watched_since.at(4));
 }
 
 TEST_CASE("InFlight: what was sent and not received, in the order of sending") {

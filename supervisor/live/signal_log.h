@@ -1,0 +1,38 @@
+// Who has sent signals in a recording, and when they have arrived: which sends a receipt depends on.
+//
+// The events do not tell that. Their times do, as far as they are known: of calls that were served in process, to a
+// millisecond or so. So a signal is taken to be the first one that can have been sent before it arrived.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "logstore/event.h"
+
+namespace redrive {
+
+struct SignalLog {
+  struct Sent {
+    EventRef at;
+    EventTime time;
+    int number = 0;
+    int32_t to = 0;          // the number of a process, or
+    bool to_thread = false;  // ... of a thread
+  };
+  struct Received {
+    EventRef at;
+    EventTime time;
+    int number = 0;
+    int32_t process = 0, thread = 0;  // their numbers
+  };
+  std::vector<Sent> sent;  // those of one unit in their order, as here:
+  std::vector<Received> received;
+};
+
+// By receipt, the sends that have happened before it, of units other than the receiver's. Of several that can have been
+// sent before it arrived, these are those that certainly were or, if none was, the earliest. A send is named for the
+// first receipt after it only.
+using SignalCauses = std::multimap<EventRef, EventRef>;
+SignalCauses causes_of_signals(const SignalLog& log);
+
+}  // namespace redrive
