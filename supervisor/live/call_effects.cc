@@ -623,8 +623,22 @@ PendingSignal signal_sent(const FinishedCall& call, uint64_t number, int code) {
 PendingSignal signal_queued(const FinishedCall& call, uint64_t number) {
   return {as_int(number), SI_QUEUE, call.process.pid, 0, call.past};
 }
+// SIGCONT takes stops that have not happened out of what is pending, and a stop SIGCONT.
+void cancel_opposites(const FinishedCall& call, ProcessModel& target, int number) {
+  const std::vector<int> stops{SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU}, go{SIGCONT};
+  const bool is_stop = std::find(stops.begin(), stops.end(), number) != stops.end();
+  if (!is_stop && number != SIGCONT) return;
+  for (const int opposite : is_stop ? go : stops) {
+    target.pending.take(opposite);
+    for (auto& [name, thread] : call.model.threads()) {
+      const auto process = call.model.processes().find({name.first, thread.process});
+      if (process != call.model.processes().end() && &process->second == &target) thread.pending.take(opposite);
+    }
+  }
+}
 void send_to_process(const FinishedCall& call, ProcessModel* target, const PendingSignal& signal) {
   if (!target || !signal.number) return;
+  cancel_opposites(call, *target, signal.number);
   call.model.note_signal(signal.number, target->pid, false);
   if (!target->ended) target->pending.add(signal);
 }
@@ -642,6 +656,7 @@ void kill(const FinishedCall& call) {
 void send_to_thread(const FinishedCall& call, uint64_t tid, const PendingSignal& signal) {
   ThreadModel* const target = call.model.thread_numbered(as_int(tid));
   if (!target || !signal.number) return;
+  if (ProcessModel* const process = call.model.process_of(as_int(tid))) cancel_opposites(call, *process, signal.number);
   call.model.note_signal(signal.number, as_int(tid), true);
   target->pending.add(signal);
 }

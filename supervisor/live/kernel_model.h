@@ -51,6 +51,7 @@ class KernelModel {
   // For the functions that know what single calls do.
   std::vector<OpenObject>& objects() { return objects_; }
   std::map<ProcessName, ProcessModel>& processes() { return processes_; }
+  std::map<ThreadName, ThreadModel>& threads() { return threads_; }
   ProcessModel* process_of(int32_t pid);  // that has not ended and was not waited for; also by a thread's number
   ThreadModel* thread_numbered(int32_t tid);
   // The event that is applied has sent a signal to a process or thread, of this number.

@@ -372,6 +372,22 @@ TEST_CASE("KernelModel: who has sent signals, by processes and threads, and wher
   CHECK_EQ(log.received[0].process, 101);
 }
 
+TEST_CASE("KernelModel: SIGCONT and stops cancel each other") {
+  Story story;
+  const ProcessModel& process = story.process();
+  story.make(SYS_kill, {100, SIGSTOP}, 0);
+  story.make(SYS_tgkill, {100, 100, SIGTSTP}, 0);
+  story.make(SYS_kill, {100, SIGUSR1}, 0);
+  story.make(SYS_kill, {100, SIGCONT}, 0);
+  CHECK_EQ(pending_in(process.pending, SIGSTOP), 0);
+  CHECK_EQ(pending_in(process.pending, SIGUSR1), 1);
+  CHECK_EQ(pending_in(story.model.threads().at({1, 0}).pending, SIGTSTP), 0);
+  CHECK_EQ(pending_in(process.pending, SIGCONT), 1);
+  story.make(SYS_tgkill, {100, 100, SIGSTOP}, 0);
+  CHECK_EQ(pending_in(process.pending, SIGCONT), 0);
+  CHECK_EQ(pending_in(story.model.threads().at({1, 0}).pending, SIGSTOP), 1);
+}
+
 TEST_CASE("KernelModel: a signal to a group reaches its processes") {
   Story story;
   story.fork(2, 101);
