@@ -48,6 +48,7 @@ class PageFiller {
   Result<void> fill(std::span<const PageRef> pages) {
     for (const auto& page : pages) {
       TRY(enter(page));
+      if (mapping_->shows_copy()) continue;
       if (mapping_->shows_object()) {
         TRY(shared_.write(mapping_->shared_object, mapping_->offset + (page.address - mapping_->start), page.data,
                           kPageSize));
@@ -263,7 +264,7 @@ std::vector<Address> own_pages(const UnitState& state, const ProcessState& proce
   std::vector<Address> pages;
   const auto add = [&](uint32_t of, Address address) {
     const Mapping* const mapping = of == process.process ? mapping_at(process.mappings, address) : nullptr;
-    if (mapping && !mapping->shows_object()) pages.push_back(address);
+    if (mapping && !mapping->shared_object) pages.push_back(address);
   };
   for (const PageRef& page : stored) add(page.process, page.address);
   for (const auto& page : state.zero_pages) add(page.process, page.address);

@@ -38,6 +38,9 @@ struct Mapping {
   uint64_t length() const { return end - start; }
   // Whether it shows an object that can be changed; the image then holds the object's contents.
   bool shows_object() const { return shared_object && !file; }
+  // Whether it shows an object that nobody can change: the trace's copy of the file is there when it is mapped, so no
+  // image holds its pages.
+  bool shows_copy() const { return shared_object && file; }
   bool is_stack() const { return name == "[stack]"; }
 };
 

@@ -58,8 +58,8 @@ Result<void> capture_image(const Redriving& redriving, IntervalIndex interval, s
       const Stub& stub = redriving.unit.stub(saved.process);
       const Gate* const gate = redriving.gates.of(saved.process);
       Bytes original;
-      const auto all = [](const Mapping&) { return true; };
-      TRY(visit_pages(stub.memory(), saved.mappings, all,
+      const auto is_stored = [](const Mapping& mapping) { return !mapping.shows_copy(); };
+      TRY(visit_pages(stub.memory(), saved.mappings, is_stored,
                       [&](const Mapping& mapping, Address address, std::span<const uint8_t> pages) -> Result<void> {
                         original.assign(pages.begin(), pages.end());
                         if (gate) gate->undo_patches(address, original);

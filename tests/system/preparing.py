@@ -14,7 +14,7 @@ from redriving import REDRIVEN, Job, check_report, check_trace, check_verified, 
 VIRTUAL = ("--virtual", "--checkpoint-period", "20ms")
 # Threads, processes of one unit, births, memory of all kinds, signals.
 PROGRAMS = ("stress_threads", "fork_tree", "vfork_exec", "shared_memory", "mappings", "stack_growth", "signal_nested", "served_signals", "tcp",
-            "series_checkpoints", "moved_faults", "mapped_code", "mapped_files")
+            "series_checkpoints", "moved_faults", "mapped_code", "mapped_files", "read_only_view")
 
 
 def record_virtually(ctx, job, *options):
