@@ -1,5 +1,6 @@
 #include "supervisor/cli/recorded_session.h"
 
+#include <fmt/format.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -82,6 +83,15 @@ void RecordedSession::ended() {
   recorder_ = nullptr;
   status_.state = "finishing";
   status_.units = status_.processes = 0;
+}
+
+void RecordedSession::complete(int exit_status, const Result<void>& trace) {
+  if (trace) {
+    server_->complete(exit_status);
+  } else {
+    server_->complete(Error{fmt::format("session '{}' has ended with status {}, but {}", server_->name(), exit_status,
+                                        trace.error().message)});
+  }
 }
 
 Result<SessionStatus> RecordedSession::status() {

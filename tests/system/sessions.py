@@ -8,6 +8,7 @@ import pwd
 import random
 import re
 import shlex
+import shutil
 import signal
 import socket
 import sys
@@ -346,6 +347,19 @@ def stubborn(ctx):
         outcome = s.expect("root", "stop", "--timeout", "500ms", "deaf")
         ctx.expect(0.4 < time.monotonic() - began < 30 and "status 137" in outcome.stdout, outcome, "was not killed after the timeout")
         s.verify("root", trace)
+
+
+@test("sessions/lost_trace")
+def lost_trace(ctx):
+    """If the trace of a session is removed, stop says that it is incomplete, and with which status the program has ended."""
+    with sessions(ctx) as s:
+        log = ctx.directory / "log"
+        s.expect("root", "start", "--output", log, "one", "-o", ctx.trace, "--", *PERL)
+        ctx.wait_until("the program counts", lambda: "\n3\n" in log.read_text())
+        shutil.rmtree(ctx.trace)
+        outcome = s.expect("root", "stop", "one", status=1)
+        ctx.expect(re.search("session 'one' has ended with status 7, but the trace is incomplete: .*No such file", outcome.stderr), outcome, "does not say why")
+        check_output(ctx, log)
 
 
 @test("sessions/idle")
