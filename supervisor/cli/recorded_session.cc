@@ -100,6 +100,7 @@ Result<SessionStatus> RecordedSession::status() {
   if (!recorder_) return status_;
   const auto now = recorder_->live().state();
   if (!now) return status_;
+  if (!now->writes && status_.state == "recording") status_.state = "incomplete";
   status_.program = static_cast<uint32_t>(now->program);
   status_.units = static_cast<uint32_t>(now->units.size());
   status_.processes = 0;
