@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "logstore/trace_files.h"
 #include "logstore/volume.h"
@@ -10,65 +11,99 @@
 namespace redrive {
 namespace {
 
+constexpr int kTries = 10;  // to copy volumes before they are removed
+
 // Copies the files of a volume. `shared`: they do not change any more, so that the copies may be other names of them.
-Result<void> copy_volume(const std::string& from, const std::string& to, bool shared) {
+Result<void> copy_volume(Storage& storage, const std::string& from, const std::string& to, bool shared) {
   const auto copy_files = [&](const std::string& below) -> Result<void> {
-    TRY(disk().make_directory(to + below));
-    ASSIGN_OR_RETURN(const auto names, disk().list(from + below));
+    TRY(storage.make_directory(to + below));
+    ASSIGN_OR_RETURN(const auto names, storage.list(from + below));
     for (const auto& name : names) {
       if (name.ends_with(".tmp")) continue;
       const std::string file = fmt::format("{}/{}", below, name);
-      if (!shared || !disk().link(from + file, to + file)) TRY(copy_file(disk(), from + file, to + file));
+      if (!shared || !storage.link(from + file, to + file)) TRY(copy_file(storage, from + file, to + file));
     }
     return {};
   };
   TRY(copy_files(""));
   for (const std::string name : kTraceDirectories) {
-    if (disk().exists(from + "/" + name)) TRY(copy_files("/" + name));
+    if (storage.exists(from + "/" + name)) TRY(copy_files("/" + name));
   }
   return {};
 }
 
-Result<std::vector<uint64_t>> volumes_of(const TraceFiles& files, bool complete_only) {
-  ASSIGN_OR_RETURN(auto numbers, list_volumes(disk(), files));
-  if (!complete_only) return numbers;
-  std::erase_if(numbers, [&](uint64_t number) {
-    const auto volume = Volume::open(files.volume(number), disk(), true);
+// The volumes to copy.
+struct Found {
+  std::vector<uint64_t> numbers;
+  bool removed = false;  // one was removed
+};
+
+Result<Found> find_volumes(Storage& storage, const TraceFiles& files, bool complete_only) {
+  Found found;
+  ASSIGN_OR_RETURN(found.numbers, list_volumes(storage, files));
+  found.removed = !found.numbers.empty() && found.numbers.front() > 1;
+  if (!complete_only) return found;
+  std::erase_if(found.numbers, [&](uint64_t number) {
+    const auto volume = Volume::open(files.volume(number), storage, true);
+    found.removed |= !volume && !storage.exists(files.volume(number));
     return !volume || !(*volume)->end;
   });
-  return numbers;
+  return found;
 }
 
-Result<void> copy_volumes(const TraceFiles& from, const TraceFiles& to, bool complete_only) {
-  ASSIGN_OR_RETURN(const auto numbers, volumes_of(from, complete_only));
-  if (numbers.empty()) return Error{from.directory + " has no complete part yet"};
-  TRY(disk().make_directory(to.volumes()));
-  for (const uint64_t number : numbers) {
-    const bool last = number == numbers.back();
-    const auto copied = copy_volume(from.volume(number), to.volume(number), !last);
-    if (copied) continue;
-    if (disk().exists(from.volume(number))) return copied.error();
-    TRY(remove_tree(disk(), to.volume(number)));  // it has left the window meanwhile
+// Copies volumes from the newest back to the first that has left the window meanwhile. Returns how many were copied.
+Result<size_t> copy_newest(Storage& storage, const TraceFiles& from, const TraceFiles& to,
+                           const std::vector<uint64_t>& numbers) {
+  size_t copied = 0;
+  for (const uint64_t number : numbers | std::views::reverse) {
+    const auto done = copy_volume(storage, from.volume(number), to.volume(number), copied > 0);
+    if (!storage.exists(from.volume(number))) {
+      TRY(remove_tree(storage, to.volume(number)));
+      break;
+    }
+    TRY(done);
+    ++copied;
   }
-  // After the volumes that name them. A copy that is not there any more is of a volume that has left the window.
-  TRY(disk().make_directory(to.files()));
-  ASSIGN_OR_RETURN(const auto copies, disk().list(from.files()));
+  return copied;
+}
+
+Result<void> copy_volumes(Storage& storage, const TraceFiles& from, const TraceFiles& to, bool complete_only) {
+  TRY(storage.make_directory(to.volumes()));
+  for (int tries = 0; tries < kTries; ++tries) {
+    ASSIGN_OR_RETURN(const Found found, find_volumes(storage, from, complete_only));
+    if (found.numbers.empty() && !found.removed) return Error{from.directory + " has no complete part yet"};
+    ASSIGN_OR_RETURN(const size_t copied, copy_newest(storage, from, to, found.numbers));
+    if (copied > 0) return {};
+  }
+  return Error{from.directory + ": its parts are removed before they can be copied (keep more: see --keep)"};
+}
+
+// Copies the files that volumes name, after these. One that is not there any more is of a volume that has left the
+// window.
+Result<void> copy_named_files(Storage& storage, const TraceFiles& from, const TraceFiles& to) {
+  TRY(storage.make_directory(to.files()));
+  ASSIGN_OR_RETURN(const auto copies, storage.list(from.files()));
   for (const auto& name : copies) {
-    if (disk().link(from.copy(name), to.copy(name))) continue;
-    const auto copied = copy_file(disk(), from.copy(name), to.copy(name));
-    if (!copied && disk().exists(from.copy(name))) return copied.error();
+    if (storage.link(from.copy(name), to.copy(name))) continue;
+    const auto copied = copy_file(storage, from.copy(name), to.copy(name));
+    if (!copied && storage.exists(from.copy(name))) return copied.error();
   }
   return {};
+}
+
+Result<void> copy_all(Storage& storage, const TraceFiles& from, const TraceFiles& to, bool complete_only) {
+  TRY(copy_volumes(storage, from, to, complete_only));
+  return copy_named_files(storage, from, to);
 }
 
 }  // namespace
 
-Result<void> copy_window(const std::string& from, const std::string& to, bool complete_only) {
+Result<void> copy_window(const std::string& from, const std::string& to, bool complete_only, Storage& storage) {
   const TraceFiles files{from}, copy{to};
-  if (!disk().exists(files.volumes())) return Error{from + " was not recorded with --keep: it is a trace as it is"};
-  TRY(disk().make_directory(to));
-  const auto copied = copy_volumes(files, copy, complete_only);
-  if (!copied) (void)static_cast<bool>(remove_tree(disk(), to));
+  if (!storage.exists(files.volumes())) return Error{from + " was not recorded with --keep: it is a trace as it is"};
+  TRY(storage.make_directory(to));
+  const auto copied = copy_all(storage, files, copy, complete_only);
+  if (!copied) (void)static_cast<bool>(remove_tree(storage, to));
   return copied;
 }
 

@@ -4,12 +4,13 @@
 #include <string>
 
 #include "base/result.h"
+#include "logstore/storage.h"
 
 namespace redrive {
 
 // Makes the directory `to`, which must not exist. Files are shared by hard links where the file system allows that, but
 // not those of the last volume, to which something may be added later. `complete_only`: leaves out volumes that their
 // recorder has not finished. An error leaves nothing behind.
-Result<void> copy_window(const std::string& from, const std::string& to, bool complete_only);
+Result<void> copy_window(const std::string& from, const std::string& to, bool complete_only, Storage& storage = disk());
 
 }  // namespace redrive

@@ -284,6 +284,18 @@ Result<std::shared_ptr<Trace>> replace_settings(const std::string& directory, co
   return Trace::open(directory);
 }
 
+// Ends the trace. `settings`: null if it keeps those that it was begun with.
+Result<std::shared_ptr<Trace>> complete_trace(std::unique_ptr<TraceWriter> writer, const RecordingEnd& end,
+                                              FileCache* cache, const Settings* settings) {
+  const std::string directory = writer->directory();
+  if (const auto finished = writer->finish(end); !finished) {
+    return Error{"the trace is incomplete: " + finished.error().message};
+  }
+  writer.reset();
+  if (cache) cache->keep(TraceFiles{directory}.files());
+  return settings ? replace_settings(directory, *settings) : Trace::open(directory);
+}
+
 // The program has ended, and with it what the user waits for; the rest is recorded in the background.
 void go_on_behind(const LeftBehind& left, const std::string& directory) {
   const bool one = left.processes == 1;
@@ -437,14 +449,10 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
     report(recorder);
   }
   release_lifeline();
-  if (auto finished = writer->finish(end); !finished) {
-    return Error{"the trace is incomplete: " + finished.error().message};
-  }
-  writer.reset();
-  if (cache) cache->keep(TraceFiles{directory}.files());
-  ASSIGN_OR_RETURN(const auto trace,
-                   settings.bound_s == bound_s ? Trace::open(directory) : replace_settings(directory, settings));
-  if (session) session->complete(end.exit_status);
+  const bool bound_changed = settings.bound_s != bound_s;
+  const auto completed = complete_trace(std::move(writer), end, cache.get(), bound_changed ? &settings : nullptr);
+  if (session) session->complete(end.exit_status, completed ? Result<void>() : completed.error());
+  ASSIGN_OR_RETURN(const auto trace, completed);
   report(asked, *trace);
   const auto joins = describe_joins(*trace);
   for (const auto& join : joins) notice("{}", join);

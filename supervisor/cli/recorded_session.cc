@@ -1,5 +1,6 @@
 #include "supervisor/cli/recorded_session.h"
 
+#include <fmt/format.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -84,12 +85,22 @@ void RecordedSession::ended() {
   status_.units = status_.processes = 0;
 }
 
+void RecordedSession::complete(int exit_status, const Result<void>& trace) {
+  if (trace) {
+    server_->complete(exit_status);
+  } else {
+    server_->complete(Error{fmt::format("session '{}' has ended with status {}, but {}", server_->name(), exit_status,
+                                        trace.error().message)});
+  }
+}
+
 Result<SessionStatus> RecordedSession::status() {
   const Lock lock(mutex_);
   status_.signals_to = has_front() ? static_cast<uint32_t>(front_process()) : status_.recorder;
   if (!recorder_) return status_;
   const auto now = recorder_->live().state();
   if (!now) return status_;
+  if (!now->writes && status_.state == "recording") status_.state = "incomplete";
   status_.program = static_cast<uint32_t>(now->program);
   status_.units = static_cast<uint32_t>(now->units.size());
   status_.processes = 0;

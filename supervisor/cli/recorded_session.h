@@ -24,8 +24,8 @@ class RecordedSession {
   Result<void> begin(Recorder& recorder, SessionStatus status, SetBound set_bound);
   // The recorder has ended.
   void ended() EXCLUDES(mutex_);
-  // The trace is complete.
-  void complete(int exit_status) { server_->complete(exit_status); }
+  // The trace is complete, or cannot be completed.
+  void complete(int exit_status, const Result<void>& trace);
 
  private:
   explicit RecordedSession(std::unique_ptr<SessionServer> server) : server_(std::move(server)) {}

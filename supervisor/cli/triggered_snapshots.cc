@@ -79,7 +79,11 @@ void TriggeredSnapshots::make(const Triggers::Happened& happened) {
     return;
   }
   if (const auto cut = live_.cut_window(); !cut) {
-    notice("{}; the program has ended: see the end of {}", what, directory_);
+    if (live_.has_ended_well()) {
+      notice("{}; the program has ended: see the end of {}", what, directory_);
+    } else {
+      notice("{}: there is no snapshot: {}", what, cut.error().message);
+    }
     return;
   }
   std::string directory;

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "logstore/policy/policy.h"
+#include "logstore/trace.h"
 #include "supervisor/record/messages/messages.h"
 #include "supervisor/record/stops/checkpointer.h"
 #include "supervisor/record/stops/ends.h"
@@ -29,10 +30,30 @@ Result<void> LiveControl::ask(const std::function<void()>& request) {
   return Error{"the program has ended"};
 }
 
+// For what needs a trace that is still written.
+Result<void> LiveControl::ask_writer(const std::function<void()>& request) {
+  Result<void> written;
+  const auto asked = ask([&] {
+    written = writer_.write_behind();
+    if (!written) return;
+    request();
+    written = writer_.write_behind();
+  });
+  if (!asked) written = written_;
+  if (!written) return Error{written.error().message + "; recording has stopped"};
+  return asked;
+}
+
+void LiveControl::close() {
+  written_ = writer_.write_behind();
+  requests_.close();
+}
+
 Result<LiveControl::State> LiveControl::state() {
   State now;
   TRY(ask([&]() REQUIRES(recorded) {
     now.program = ends_.root();
+    now.writes = static_cast<bool>(writer_.write_behind());
     for (const auto& [id, unit] : tracees_.units()) {
       if (unit->processes.empty()) continue;
       const Process& first = *unit->processes.front();
@@ -46,7 +67,7 @@ Result<LiveControl::State> LiveControl::state() {
 
 Result<LiveControl::Taken> LiveControl::checkpoint() {
   Begun before;
-  TRY(ask([&]() REQUIRES(recorded) {
+  TRY(ask_writer([&]() REQUIRES(recorded) {
     for (const auto& [id, unit] : tracees_.units()) {
       if (!unit->in_interval || unit->processes.empty()) continue;
       before[id] = unit->interval;
@@ -55,7 +76,7 @@ Result<LiveControl::Taken> LiveControl::checkpoint() {
   }));
   Taken taken;
   for (int look = 0; look < kLooks; ++look) {
-    TRY(ask([&]() REQUIRES(recorded) { taken = look_for_new(before); }));
+    TRY(ask_writer([&]() REQUIRES(recorded) { taken = look_for_new(before); }));
     if (taken.pending == 0) break;
     std::this_thread::sleep_for(kBetweenLooks);
   }
@@ -65,7 +86,7 @@ Result<LiveControl::Taken> LiveControl::checkpoint() {
 Result<void> LiveControl::set_limits(const Settings& settings, double restore_budget_s) {
   const uint64_t period_ns = nanoseconds(settings.checkpoint_period_s);
   bool changed = false;
-  TRY(ask([&]() REQUIRES(recorded) {
+  TRY(ask_writer([&]() REQUIRES(recorded) {
     changed = policy_.set_limits(nanoseconds(settings.critical_path_s), period_ns);
     if (!changed) return;
     if (window_.exists()) window_.cut(&settings);
@@ -79,14 +100,14 @@ Result<void> LiveControl::set_limits(const Settings& settings, double restore_bu
 
 Result<uint32_t> LiveControl::cut_window() {
   std::optional<TraceWriter::VolumeNumber> begun;
-  TRY(ask([&]() REQUIRES(recorded) {
+  TRY(ask_writer([&]() REQUIRES(recorded) {
     if (window_.exists()) begun = window_.cut();
   }));
   if (!begun) return keeps_all();
   size_t behind = 0;
   for (int look = 0; look < kLooks; ++look) {
     bool complete = false;
-    TRY(ask([&]() REQUIRES(recorded) {
+    TRY(ask_writer([&]() REQUIRES(recorded) {
       complete = window_.complete(*begun);
       behind = window_.units_before(*begun);
     }));
@@ -98,7 +119,7 @@ Result<uint32_t> LiveControl::cut_window() {
 
 Result<void> LiveControl::set_keep(uint64_t keep_ns) {
   bool has_window = false;
-  TRY(ask([&]() REQUIRES(recorded) {
+  TRY(ask_writer([&]() REQUIRES(recorded) {
     has_window = window_.exists();
     if (has_window) limits_.keep_ns = keep_ns;
   }));

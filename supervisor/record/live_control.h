@@ -1,5 +1,6 @@
 // What can be asked of a recording, and changed, while it goes on. The functions are for other threads than the record
-// loop's; each is carried out in the loop, and fails when the loop has ended.
+// loop's; each is carried out in the loop, and fails when the loop has ended. What is asked of the trace fails with the
+// writer's error when the trace cannot be written any more.
 #pragma once
 
 #include <atomic>
@@ -20,13 +21,15 @@ class Tracees;
 class Messages;
 class Checkpointer;
 class Ends;
+class TraceWriter;
 class Window;
 
 class LiveControl {
  public:
-  LiveControl(Tracer& tracer, Policy& policy, RecorderLimits& limits, Messages& messages, Tracees& tracees,
-              Checkpointer& checkpointer, Ends& ends, Window& window)
+  LiveControl(Tracer& tracer, TraceWriter& writer, Policy& policy, RecorderLimits& limits, Messages& messages,
+              Tracees& tracees, Checkpointer& checkpointer, Ends& ends, Window& window)
       : tracer_(tracer),
+        writer_(writer),
         policy_(policy),
         limits_(limits),
         messages_(messages),
@@ -44,7 +47,8 @@ class LiveControl {
     uint64_t events = 0, served_calls = 0, stopped_calls = 0;
   };
   struct State {
-    pid_t program = 0;  // the process that was started
+    pid_t program = 0;   // the process that was started
+    bool writes = true;  // false: the trace cannot be written any more
     std::vector<UnitState> units;
     std::vector<Talks::Talk> talks;  // since count_talks()
   };
@@ -65,6 +69,8 @@ class LiveControl {
   // trace. Returns the number of units for which this was not possible. Both fail if all of the recording is kept.
   Result<uint32_t> cut_window();
   Result<void> set_keep(uint64_t keep_ns);
+  // Whether the loop has ended, and what it recorded could be written.
+  bool has_ended_well() const { return requests_.are_closed() && written_; }
 
   // Sends the program SIGTERM, or ends everything that is recorded. What was attached to is let go instead.
   Result<void> end_program();
@@ -76,7 +82,7 @@ class LiveControl {
   void count_talks();
   bool is_asked() const { return requests_.are_any(); }
   void carry_out() REQUIRES(recorded) { requests_.carry_out(); }
-  void close() { requests_.close(); }
+  void close();
   // At each tick: those that are born while all is being killed.
   void go_on_killing();
   // Sends the signal to the program, or, when it has ended, to all processes that are left.
@@ -86,11 +92,13 @@ class LiveControl {
 
  private:
   Result<void> ask(const std::function<void()>& request);
+  Result<void> ask_writer(const std::function<void()>& request);
   std::set<pid_t> processes() const;
   using Begun = std::map<UnitId, IntervalIndex>;
   Taken look_for_new(const Begun& before) REQUIRES(recorded);
 
   Tracer& tracer_;
+  TraceWriter& writer_;
   Policy& policy_ GUARDED_BY(recorded);
   RecorderLimits& limits_;
   Messages& messages_;
@@ -99,6 +107,7 @@ class LiveControl {
   Ends& ends_;
   Window& window_ GUARDED_BY(recorded);
   Requests requests_;
+  Result<void> written_;  // by the loop; when it has ended
   bool stopped_ = false, killing_ = false;
 };
 

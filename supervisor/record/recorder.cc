@@ -95,7 +95,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
                stopped_calls_, woken_),
       window_(tracer_, writer_, limits_, messages_, images_, tracees_, checkpointer_),
       rest_(tracer, tracees_, images_, intervals_, gate_stops_),
-      live_(tracer_, policy, limits_, messages_, tracees_, checkpointer_, ends_, window_),
+      live_(tracer_, writer_, policy, limits_, messages_, tracees_, checkpointer_, ends_, window_),
       served_(limits_, arena_.get(), event_clock_, answers_, findings_, events_, files_, traps_) {}
 
 Result<void> Recorder::launch(const std::string& path, const std::vector<std::string>& arguments,

@@ -27,6 +27,11 @@ bool Requests::ask(const std::function<void()>& request) {
   return mine.state == Request::carried_out;
 }
 
+bool Requests::are_closed() const {
+  const Lock lock(mutex_);
+  return closed_;
+}
+
 void Requests::carry_out() {
   const Lock lock(mutex_);
   any_ = false;

@@ -21,6 +21,8 @@ class Requests {
   // carried out.
   bool ask(const std::function<void()>& request) EXCLUDES(mutex_);
 
+  bool are_closed() const EXCLUDES(mutex_);
+
   // For the loop: whether something was asked, and carries it out.
   bool are_any() const { return any_.load(std::memory_order_relaxed); }
   void carry_out() EXCLUDES(mutex_);
@@ -35,7 +37,7 @@ class Requests {
 
   const pid_t loop_;
   std::atomic<bool> any_{false};
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Condition answered_;
   bool closed_ GUARDED_BY(mutex_) = false;
   std::deque<Request*> requests_ GUARDED_BY(mutex_);

@@ -29,7 +29,7 @@ struct SessionStatus {
   uint32_t user = 0;
   uint32_t recorder = 0, program = 0;  // processes
   uint32_t signals_to = 0;             // the process that takes signals for the program
-  std::string state;                   // "recording", "stopping" or "finishing"
+  std::string state;                   // "recording", "incomplete", "stopping" or "finishing"
   std::vector<std::string> command;
   std::string trace;
   int64_t started_unix_us = 0;

@@ -67,14 +67,14 @@ struct SessionServer::State {
   const Fd woken;  // by the owner: what is below has changed
   std::atomic<bool> leaving{false};
   std::atomic<bool> is_complete{false};
-  std::atomic<int> exit_status{0};
+  Result<int> exit_status = 0;  // once is_complete is set
   std::thread thread;
 
   // Used by the thread:
   SessionHandlers handlers;
   EventLoop loop;
   std::list<Bus> connections;
-  std::list<BusMessage> stops;  // calls that are answered when the trace is complete
+  std::list<BusMessage> stops;  // calls that are answered by complete()
   std::list<EventSource> timers;
   bool ending = false;
 
@@ -123,8 +123,8 @@ Result<void> SessionServer::serve(SessionHandlers handlers) {
   return {};
 }
 
-void SessionServer::complete(int exit_status) {
-  state_->exit_status = exit_status;
+void SessionServer::complete(Result<int> exit_status) {
+  state_->exit_status = std::move(exit_status);
   state_->is_complete = true;
   eventfd_write(state_->woken.get(), 1);
 }
@@ -243,8 +243,12 @@ int SessionServer::State::stop(sd_bus_message* call) {
 }
 
 void SessionServer::State::answer_stops() {
-  const int32_t status = exit_status;
   for (const BusMessage& call : std::exchange(stops, {})) {
+    if (!exit_status) {
+      answer_error(call.get(), exit_status.error());
+      continue;
+    }
+    const int32_t status = *exit_status;
     answer(call.get(), [status](sd_bus_message* message) {
       return check_systemd(systemd().bus_message_append_basic(message, 'i', &status), "cannot answer");
     });

@@ -35,8 +35,9 @@ class SessionServer {
 
   // Starts the thread. What the handlers use must outlive this object.
   Result<void> serve(SessionHandlers handlers);
-  // The trace is complete. This is what those wait for who have asked the session to stop.
-  void complete(int exit_status);
+  // The trace is complete: the program's exit status; or it cannot be completed: the error. This is what those wait for
+  // who have asked the session to stop.
+  void complete(Result<int> exit_status);
 
   const std::string& name() const;
 

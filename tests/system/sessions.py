@@ -8,12 +8,14 @@ import pwd
 import random
 import re
 import shlex
+import shutil
 import signal
 import socket
 import sys
 import time
 import urllib.request
 
+from bad_input import needs_mounts
 from harness import ROOT, Failure, Skip, needs, test
 from redriving import check_trace, free_port
 
@@ -346,6 +348,50 @@ def stubborn(ctx):
         outcome = s.expect("root", "stop", "--timeout", "500ms", "deaf")
         ctx.expect(0.4 < time.monotonic() - began < 30 and "status 137" in outcome.stdout, outcome, "was not killed after the timeout")
         s.verify("root", trace)
+
+
+@test("sessions/lost_trace")
+def lost_trace(ctx):
+    """If the trace of a session is removed, stop says that it is incomplete, and with which status the program has ended."""
+    with sessions(ctx) as s:
+        log = ctx.directory / "log"
+        s.expect("root", "start", "--output", log, "one", "-o", ctx.trace, "--", *PERL)
+        ctx.wait_until("the program counts", lambda: "\n3\n" in log.read_text())
+        shutil.rmtree(ctx.trace)
+        outcome = s.expect("root", "stop", "one", status=1)
+        ctx.expect(re.search("session 'one' has ended with status 7, but the trace is incomplete: .*No such file", outcome.stderr), outcome, "does not say why")
+        check_output(ctx, log)
+
+
+@test("sessions/full_disk")
+def full_disk(ctx):
+    """When the disk is full, the session's state says so, and all that is asked of its trace fails with the reason. A trigger does not point at a trace that
+    lacks what happened. Processes that start afterwards are not mentioned."""
+    needs_mounts(ctx)
+    with sessions(ctx) as s:
+        log, flag = ctx.directory / "log", ctx.directory / "flag"
+        (ctx.directory / "full").mkdir()
+        # cat fails when it has filled the disk.
+        program = "cat /dev/zero > full/zeros; while :; do /bin/true; echo lives; done"
+        script = f'mount -t tmpfs -o size=20m tmpfs full; exec "$0" start --output {log} one -o full/t --keep 1m --trigger file={flag} -- sh -c "$1"'
+        ctx.expect_status(ctx.run("unshare", "-m", "sh", "-c", script, ctx.options.redrive, program, env=s.env, cwd=ctx.directory), 0)
+        ctx.wait_until("recording has stopped", lambda: "recording has stopped" in log.read_text())
+        lives = log.read_text().count("lives")
+        ctx.wait_until("the program continues", lambda: log.read_text().count("lives") > lives + 10)
+        state = s.status("root", "one")["state"]
+        if state != "incomplete":
+            raise Failure(f"its state is '{state}'")
+        for words in (["checkpoint", "one"], ["set", "one", "--bound", "5s"], ["set", "one", "--keep", "2m"], ["snapshot", "one", "-o", ctx.directory / "s"]):
+            outcome = s.expect("root", *words, status=1)
+            ctx.expect("No space left on device; recording has stopped" in outcome.stderr, outcome, "does not say why")
+        flag.touch()
+        ctx.wait_until("the trigger is mentioned", lambda: "it is there" in log.read_text())
+        outcome = s.expect("root", "stop", "one", status=1)
+        ctx.expect(re.search(r"has ended with status \d+, but the trace is incomplete: .*No space left", outcome.stderr), outcome, "does not say why")
+        ctx.wait_until("the session is gone", lambda: not s.listed("root"))
+        said = [line for line in log.read_text().splitlines() if line.startswith("redrive: ")]
+        if not any(re.search("it is there: there is no snapshot: .*No space left", line) for line in said) or any("diverge" in line for line in said):
+            raise Failure(f"it said {said}")
 
 
 @test("sessions/idle")

@@ -3,6 +3,7 @@
 #include "logstore/trace.h"
 #include "logstore/trace_additions.h"
 #include "logstore/trace_files.h"
+#include "logstore/trace_snapshot.h"
 #include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
@@ -305,6 +306,56 @@ TEST_CASE("volumes: copies of files go with the last volume that names them") {
   CHECK_NE(*again, *first);
   REQUIRE(recording.writer->finish(sample::recording_end()));
   CHECK(check_trace(*opened(storage)).empty());
+}
+
+namespace {
+
+// Its recorder does something after each of the first listings of the volumes.
+class GoingOn : public MemoryStorage {
+ public:
+  using MemoryStorage::MemoryStorage;
+
+  Result<std::vector<std::string>> list_directories(const std::string& directory) override {
+    auto listed = MemoryStorage::list_directories(directory);
+    if (directory == TraceFiles{"/t"}.volumes() && times > 0) --times, go_on();
+    return listed;
+  }
+
+  int times = 0;
+  std::function<void()> go_on;
+};
+
+}  // namespace
+
+TEST_CASE("volumes: a snapshot is of those that are there when the ones that were listed have been removed") {
+  for (const int times : {0, 1, 3, 1000}) {
+    GoingOn storage;
+    Recording recording(storage);
+    uint64_t newest = 1;
+    const auto go_on = [&] {
+      recording.run();
+      recording.go_on_in_new_volume();
+      recording.finish_left();
+      ++newest;
+    };
+    go_on();
+    storage.go_on = [&] {
+      for (int volume = 0; volume < 2; ++volume) {
+        go_on();
+        REQUIRE(recording.writer->remove_volume(newest - 2));
+      }
+    };
+    storage.times = times;
+    const auto copied = copy_window("/t", "/s", true, storage);
+    storage.times = 0;
+    CHECK_EQ(static_cast<bool>(copied), times < 1000);
+    CHECK_EQ(storage.exists("/s"), times < 1000);
+    if (times == 1000) continue;
+    const auto trace = Trace::open("/s", storage);
+    REQUIRE_MESSAGE(trace, trace.error().message);
+    check_shown(**trace, 2 * static_cast<EventIndex>(times) * kEvents, kEvents);
+    CHECK(check_trace(**trace).empty());
+  }
 }
 
 }  // namespace redrive::logstore_volumes_test

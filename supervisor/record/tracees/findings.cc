@@ -12,6 +12,7 @@ void Findings::add_unsure(Unit& unit, const std::string& reason, EventIndex from
   const bool said = std::any_of(unsure_.begin(), unsure_.end(),
                                 [&](const Unsure& u) { return u.unit == unit.id && u.reason == reason; });
   if (said) return;
+  if (!writer_.write_behind()) return;  // the trace ends before this event
   unsure_.push_back({unit.id, from, reason});
   writer_.add(unsure_.back());
 }
