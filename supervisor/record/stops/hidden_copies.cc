@@ -57,7 +57,7 @@ std::vector<pid_t> all_children_of(pid_t pid) {
   return children;
 }
 
-// Which children a call waits for. That one is no copy, because no program knows the numbers of copies.
+// Which children a call waits for. `one` is no copy, because no program knows the numbers of copies.
 enum class Waited : uint8_t { all, group, one };
 
 Waited waited_by(const Thread& thread, const WaitForm& form, pid_t number) {
@@ -108,10 +108,9 @@ int64_t HiddenCopies::result(Thread& thread, int64_t result) {
   const WaitForm& form = *form_of(*thread.call.row);
   const pid_t found = found_by(thread, form, result);
   if (found <= 0 || !(contains(process.copies, found) || contains(wait->reaped, found))) {
+    const bool had_copies = !process.copies.empty() || !wait->reaped.empty();
     wait.reset();
-    const bool only_copies =
-        !process.copies.empty() && finds_none_yet(thread, form, result) && !waits_for_own(thread, form);
-    return only_copies ? -ECHILD : result;
+    return had_copies && finds_none_yet(thread, form, result) && !waits_for_own(thread, form) ? -ECHILD : result;
   }
   for (const MemoryWrite& write : wait->before) {
     process.memory.write(write.address, write.data.data(), write.data.size());
