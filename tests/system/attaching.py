@@ -590,20 +590,24 @@ def guard_killed(ctx):
     ctx.wait_until("it is let go", lambda: status_of(ticker.pid, "TracerPid") == "0")
     guard.finish(ctx.timeout_s)  # ends the recorder, too
     check_native(ticker.pid, before)
-    guard = ctx.start_redrive("record", "-o", ctx.traces / "second", "--pid", ticker.pid)
-    tracer = recorder_of(ticker.pid, ctx)
-    ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
-    os.kill(guard.pid, signal.SIGSTOP)
-    threads = [int(task) for task in os.listdir(f"/proc/{guard.pid}/task")]
-    ctx.wait_until("the guard is stopped", lambda: all(status_of(task, "State") == "T" for task in threads))
-    wait_asleep(ticker.pid, ctx)
-    os.kill(tracer, signal.SIGKILL)
-    os.kill(guard.pid, signal.SIGKILL)
-    guard.finish(ctx.timeout_s)
-    ctx.wait_until("it is not traced any more", lambda: status_of(ticker.pid, "TracerPid") == "0")
-    ctx.expect_status(ctx.redrive("record", "-o", ctx.traces / "third", "--pid", ticker.pid, "--for", "1ms"), 0)
-    check_native(ticker.pid)
-    ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+    for how in ("run", "are stopped"):  # the guard is killed before it stops them (SIGSTOP), or after that
+        guard = ctx.start_redrive("record", "-o", ctx.traces / how, "--pid", ticker.pid)
+        tracer = recorder_of(ticker.pid, ctx)
+        ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
+        os.kill(guard.pid, signal.SIGSTOP)
+        threads = [int(task) for task in os.listdir(f"/proc/{guard.pid}/task")]
+        ctx.wait_until("the guard is stopped", lambda: all(status_of(task, "State") == "T" for task in threads))
+        wait_asleep(ticker.pid, ctx)
+        os.kill(tracer, signal.SIGKILL)
+        os.kill(guard.pid, signal.SIGKILL)
+        guard.finish(ctx.timeout_s)
+        ctx.wait_until("it is not traced any more", lambda: status_of(ticker.pid, "TracerPid") == "0")
+        if how == "are stopped":
+            os.kill(ticker.pid, signal.SIGSTOP)
+            ctx.wait_until("it is stopped", lambda: status_of(ticker.pid, "State") == "T")
+        ctx.expect_status(ctx.redrive("record", "-o", ctx.traces / f"after they {how}", "--pid", ticker.pid, "--for", "1ms"), 0)
+        check_native(ticker.pid)
+        ticker.wait_for("tick\n" * (ticker.output().count("tick") + 10), ctx.timeout_s)
 
 
 @test("attach/session")
@@ -726,6 +730,10 @@ def refusals(ctx):
     ctx.wait_until("it has ended", lambda: status_of(dead, "State") == "Z")
     refused(ctx, dead, "has ended")
     os.waitpid(dead, 0)
+    leaderless = ctx.start(PYTHON, "-c", "import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(1000,)).start()\n"
+                           "ctypes.CDLL(None).syscall(60, 0)")  # exit(2)
+    ctx.wait_until("its first thread has ended", lambda: status_of(leaderless.pid, "State") == "Z")
+    refused(ctx, leaderless.pid, "cannot be attached to: its first thread has ended")
     if is_root():
         outcome = ctx.run("setpriv", "--reuid", "nobody", "--clear-groups", ctx.options.redrive, "record", "-o", "/tmp/none-of-nobody", "--pid", sleeper.pid)
         ctx.expect(outcome.status == 125 and "attaching needs" in outcome.stderr and outcome.stderr.count("\n") == 1, outcome, "accepts it")

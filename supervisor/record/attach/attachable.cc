@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/procfs.h"
 #include "base/text.h"
+#include "supervisor/record/code/vdso_patch.h"
 
 namespace redrive {
 namespace {
@@ -60,6 +61,7 @@ Result<void> check_program(pid_t pid) {
 
 Result<void> check_state(pid_t pid) {
   if (is_kernels(pid)) return cannot_attach(pid, "it is a kernel thread");
+  if (state_of(pid) == 'Z') return cannot_attach(pid, "its first thread has ended");
   const Fd memory = open_briefly(proc_path(pid, "mem"));
   if (!memory) {
     return cannot_attach(pid, fmt::format("{} (attaching needs the process's user or root; where "
@@ -72,11 +74,9 @@ Result<void> check_state(pid_t pid) {
       return cannot_attach(pid, fmt::format("process {} traces it already (end that first)",
                                             describe_process(static_cast<pid_t>(tracer))));
     }
-    const std::string_view state = status.text("State");
-    if (state.starts_with('T')) {
+    if (status.text("State").starts_with('T') && !left_by_killed_recorder(pid)) {
       return cannot_attach(pid, fmt::format("it is stopped (let it continue: kill -CONT {})", pid));
     }
-    if (tid == pid && state.starts_with('Z')) return cannot_attach(pid, "its first thread has ended");
   }
   return {};
 }
@@ -232,6 +232,12 @@ std::vector<pid_t> process_tree(const std::vector<pid_t>& roots) {
     }
   }
   return tree;
+}
+
+bool left_by_killed_recorder(pid_t pid) {
+  const auto memory = Memory::open(pid);
+  const auto patch = memory ? VdsoPatch::of_process(pid, *memory) : Result<VdsoPatch>(memory.error());
+  return patch && patch->was_patched();
 }
 
 Result<Attachable> attachable(pid_t pid) {

@@ -43,6 +43,9 @@ std::vector<pid_t> process_tree(const std::vector<pid_t>& roots);
 // What has to be recorded with the process: its descendants, and those with whom it shares memory without a file, and
 // their descendants. An error if one of them cannot be recorded; it says which, why, and what could be done.
 Result<AttachableTree> attachable_tree(pid_t pid);
+// Whether a recorder that was killed has left it as it was recorded (NativeState). If the guard was killed, too, while
+// it gave everything back, the process is also left stopped. It is not traced.
+bool left_by_killed_recorder(pid_t pid);
 // A process of the tree, or one that was born after that; it may be stopped.
 Result<Attachable> attachable(pid_t pid);
 // Finds out again what may have changed since then. The process is stopped.

@@ -49,10 +49,9 @@ void for_each_stand_in(std::span<const uint8_t> own, std::span<const uint8_t> fo
 
 // The copies from which images were stored: they were killed with the recorder, and nobody waits for them.
 std::vector<pid_t> ended_copies(pid_t pid) {
-  constexpr int kExitSignalField = 38;
   std::vector<pid_t> found;
   for (const pid_t child : children_of(pid)) {
-    if (!lives(child) && proc_stat_field(child, kExitSignalField) == "0") found.push_back(child);
+    if (!lives(child) && exit_signal(child) == 0) found.push_back(child);
   }
   return found;
 }

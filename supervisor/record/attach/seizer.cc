@@ -155,7 +155,7 @@ Result<void> Seizer::take_stop(const Stopped& stopped) {
     return {};
   }
   if (is<GroupStop>(stop)) {
-    if (stops_ == Stops::refused) {
+    if (!continues(seized_[tid].pid)) {
       running_.erase(tid);
       return cannot_attach(seized_[tid].pid, "it was stopped meanwhile");
     }
@@ -179,7 +179,7 @@ Result<void> Seizer::take_signal(pid_t tid, int signal) {
   siginfo_t info{};
   tracer_.get_siginfo(tid, info);
   const SignalMasks masks = tracer_.signal_masks(tid);
-  if (signal == SIGSTOP && stops_ == Stops::continued) {
+  if (signal == SIGSTOP && continues(seized_[tid].pid)) {
     running_.erase(tid);
     return {};
   }
@@ -193,6 +193,8 @@ Result<void> Seizer::take_signal(pid_t tid, int signal) {
   running_.erase(tid);
   return {};
 }
+
+bool Seizer::continues(pid_t pid) const { return stops_ == Stops::continued || left_by_killed_recorder(pid); }
 
 // Its parent does not stop before it has begun its program, or has ended.
 bool Seizer::is_between_vfork_and_exec(pid_t tid) {

@@ -23,7 +23,7 @@ namespace redrive {
 
 class Seizer {
  public:
-  // What becomes of processes that were stopped by a signal.
+  // What becomes of processes that were stopped by a signal, unless a killed recorder has left them so.
   enum class Stops : uint8_t { refused, continued };
   // Lists processes with all their descendants, but may leave some out while others end (process_tree()).
   using List = std::function<std::vector<pid_t>(const std::vector<pid_t>& roots)>;
@@ -57,6 +57,7 @@ class Seizer {
   Result<void> take_signal(pid_t tid, int signal);
   void add(pid_t tid);
   void forget(pid_t tid);
+  bool continues(pid_t pid) const;  // if it was stopped by a signal
   bool is_between_vfork_and_exec(pid_t tid);
   bool only_waits_for_processor() const;
   void let_run(Clock::duration time);

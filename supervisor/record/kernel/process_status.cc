@@ -3,6 +3,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/procfs.h"
 #include "base/text.h"
@@ -14,6 +15,14 @@ pid_t innermost_pid(const ProcValues& status) {
   const std::string_view numbers = status.text("NSpid");
   const auto last = parse_number(numbers.substr(numbers.find_last_of('\t') + 1));
   return last ? static_cast<pid_t>(*last) : -1;
+}
+
+// One for each PID namespace, the innermost last.
+std::vector<pid_t> numbers_in(const ProcValues& status, std::string_view name) {
+  std::istringstream text{std::string(status.text(name))};
+  std::vector<pid_t> numbers;
+  for (pid_t number = 0; text >> number;) numbers.push_back(number);
+  return numbers;
 }
 
 }  // namespace
@@ -30,6 +39,18 @@ SignalMasks signal_masks(pid_t tid) {
 }
 
 pid_t pid_in_own_namespace(pid_t pid) { return innermost_pid(proc_status(pid)); }
+
+pid_t group_seen_by(pid_t viewer, pid_t pid) {
+  const size_t namespaces = numbers_in(proc_status(viewer), "NSpid").size();
+  const auto groups = numbers_in(proc_status(pid), "NSpgid");
+  return namespaces > 0 && namespaces <= groups.size() ? groups[namespaces - 1] : -1;
+}
+
+int exit_signal(pid_t pid) {
+  constexpr int kExitSignalField = 38;
+  const auto signal = parse_number(proc_stat_field(pid, kExitSignalField));
+  return signal ? static_cast<int>(*signal) : -1;
+}
 
 bool sleeps(pid_t tid) { return proc_status(tid).text("State").starts_with('S'); }
 

@@ -24,6 +24,10 @@ constexpr uint64_t bit_of(int signal) { return uint64_t{1} << (signal - 1); }
 
 // The number of a process in the PID namespace that it is in itself (NSpid); -1 if it has ended.
 pid_t pid_in_own_namespace(pid_t pid);
+// The number of its process group in the PID namespace that `viewer` is in; -1 if one of them has ended.
+pid_t group_seen_by(pid_t viewer, pid_t pid);
+// What its parent is sent when it ends; 0: nothing. -1 if it is not there any more.
+int exit_signal(pid_t pid);
 // Whether it sleeps in the kernel, and a signal could wake it.
 bool sleeps(pid_t tid);
 // Whether executing the file would give it another user or group than it has (execve(2)).

@@ -266,7 +266,7 @@ void StoppedCalls::leave(Thread& thread) {
     regs.rax = static_cast<uint64_t>(result);
     control_.set_regs(thread, regs);
     // The kernel looks at the result only where it looks for signals, and others may have taken them.
-    if (!thread.in_hand && regs.orig_rax != ~0ull) tracer_.interrupt(thread.tid);
+    if (restarts(result) && !thread.in_hand && regs.orig_rax != ~0ull) tracer_.interrupt(thread.tid);
   }
   // A socket fails a call with what has ended recvmmsg(2) before. Nothing has woken the thread, so the kernel would not
   // look for signals, and would not enter the call again.
