@@ -103,9 +103,15 @@ void Window::remove_old() {
   auto volumes = writer_.volumes();
   uint64_t bytes = 0;
   for (const auto& volume : volumes) bytes += volume.bytes;
+  TraceWriter::VolumeNumber newest_finished = 0;
+  for (const auto& volume : volumes) {
+    if (volume.finished) newest_finished = volume.number;
+  }
   for (const auto& volume : volumes) {
     if (!volume.finished) continue;
-    const bool old = limits_.keep_ns && now - left_.at(volume.number) > std::chrono::nanoseconds(limits_.keep_ns);
+    // However short the window is, a snapshot finds a volume.
+    const bool old = limits_.keep_ns && volume.number != newest_finished &&
+                     now - left_.at(volume.number) > std::chrono::nanoseconds(limits_.keep_ns);
     const bool too_many = limits_.keep_bytes && bytes > limits_.keep_bytes;
     if (!old && !too_many) return;
     left_.erase(volume.number);

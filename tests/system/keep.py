@@ -167,6 +167,22 @@ def snapshot(ctx):
             raise Failure(f"the windows of 3 and 1 s have {lengths} s of CPU time")
 
 
+@test("keep/short_window")
+def short_window(ctx):
+    """However short the window is, there is always a part of it that is complete, and a snapshot holds it."""
+    with sessions(ctx) as s:
+        s.expect("root", "start", "--output", ctx.directory / "log", "one", "-o", ctx.trace, "--keep", "100ms", "--bound", "2s", "--", *talk(600))
+        ctx.wait_until("volumes are removed", lambda: volumes(ctx.trace)[:1] > [1])
+        for _ in range(100):
+            numbers = volumes(ctx.trace)
+            if len(numbers) < 2:
+                raise Failure(f"the volumes are {numbers}")
+            time.sleep(0.01)
+        s.expect("root", "snapshot", "one", "-o", ctx.traces / "snapshot")
+        ctx.expect_status(ctx.redrive("check", ctx.traces / "snapshot"), 0)
+        s.expect("root", "stop", "--timeout", "500ms", "one")
+
+
 @test("keep/killed")
 def killed(ctx):
     """SIGKILL of the recorder leaves a window that replays, and of which a snapshot can be made."""
