@@ -117,8 +117,6 @@ void KernelModel::take_signal(ThreadModel& thread, ProcessModel& process, int nu
   }
 }
 
-ThreadModel& KernelModel::thread_of(UnitId unit, ThreadSerial thread) { return threads_[{unit, thread}]; }
-
 void KernelModel::apply(UnitId unit, EventIndex index, const Event& event) {
   const ThreadName name{unit, event.thread};
   now_ = {unit, index};
@@ -176,7 +174,7 @@ void KernelModel::finish_call(UnitId unit, EventIndex index, const Event& call) 
     if (!replaces_program(call)) bear(unit, index, call, false);
   }
   if (replaces_program(call)) return execute(unit, call);
-  ThreadModel& thread = thread_of(unit, call.thread);
+  ThreadModel& thread = threads_[{unit, call.thread}];
   ProcessModel& process = processes_[{unit, thread.process}];
   if (call.number == SYS_rt_sigreturn && !thread.masks_before_handlers.empty()) {
     thread.mask = std::move(thread.masks_before_handlers.back());
@@ -214,7 +212,7 @@ void KernelModel::bear(UnitId unit, EventIndex index, const Event& call, bool re
   const SyscallRow* const row = find_row(call.number, call.args);
   if (!row || !is_birth(*row)) return;
   const uint64_t flags = birth_flags(*row, call, returns_later);
-  const ThreadModel parent = thread_of(unit, call.thread);
+  const ThreadModel parent = threads_[{unit, call.thread}];
   const ProcessName parent_process{unit, parent.process};
   const auto number = static_cast<int32_t>(call.result);
   ThreadModel child;
@@ -242,7 +240,7 @@ void KernelModel::bear(UnitId unit, EventIndex index, const Event& call, bool re
 // The call that made a child has returned after the child had run.
 void KernelModel::number_child(UnitId unit, const Event& call, int32_t number) {
   const auto thread = threads_.find({unit, call.child_thread});
-  const ProcessName parent{unit, thread_of(unit, call.thread).process};
+  const ProcessName parent{unit, threads_[{unit, call.thread}].process};
   if (thread != threads_.end() && !call.child_unit && thread->second.process == parent.second) {
     thread->second.tid = number;
     return;
@@ -254,7 +252,7 @@ void KernelModel::number_child(UnitId unit, const Event& call, int32_t number) {
 
 // The process begins another program; one that ran on its parent's memory becomes a unit.
 void KernelModel::execute(UnitId unit, const Event& call) {
-  ThreadModel thread = thread_of(unit, call.thread);
+  ThreadModel thread = threads_[{unit, call.thread}];
   const ProcessName before{unit, thread.process};
   const ProcessName now = call.child_unit ? ProcessName{call.child_unit, 0} : before;
   std::erase_if(threads_,
@@ -281,7 +279,7 @@ void KernelModel::execute(UnitId unit, const Event& call) {
 }
 
 void KernelModel::end_thread(UnitId unit, const Event& call) {
-  const ProcessName process{unit, thread_of(unit, call.thread).process};
+  const ProcessName process{unit, threads_[{unit, call.thread}].process};
   in_calls_.erase({unit, call.thread});
   const auto status = static_cast<int32_t>(call.args[0] & 0xff) << kExitStatusShift;
   if (call.number == SYS_exit_group) return end_process(process, status);
@@ -314,7 +312,7 @@ void KernelModel::end_process(const ProcessName& name, int32_t status) {
 }
 
 void KernelModel::deliver(UnitId unit, const Event& signal) {
-  ThreadModel& thread = thread_of(unit, signal.thread);
+  ThreadModel& thread = threads_[{unit, signal.thread}];
   const ProcessName name{unit, thread.process};
   ProcessModel& process = processes_[name];
   take_signal(thread, process, signal.number);

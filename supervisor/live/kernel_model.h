@@ -62,7 +62,6 @@ class KernelModel {
   void take_signal(ThreadModel& thread, ProcessModel& process, int number);
 
  private:
-  ThreadModel& thread_of(UnitId unit, ThreadSerial thread);
   void repeat_calls(UnitId unit, EventIndex index, const Event& event);
   void finish_call(UnitId unit, EventIndex index, const Event& call);
   void bear(UnitId unit, EventIndex index, const Event& call, bool returns_later);

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <sstream>
 #include <thread>
 
 #include "base/brief_file.h"
@@ -19,6 +18,7 @@
 #include "base/procfs.h"
 #include "base/text.h"
 #include "supervisor/record/code/vdso_patch.h"
+#include "supervisor/record/kernel/process_status.h"
 
 namespace redrive {
 namespace {
@@ -212,15 +212,6 @@ std::string command_of(pid_t pid) {
   std::replace(command.begin(), command.end(), '\0', ' ');
   if (command.size() > kMost) command.resize(kMost);
   return command;
-}
-
-std::vector<pid_t> children_of(pid_t pid) {
-  std::vector<pid_t> children;
-  for (const pid_t tid : proc_threads(pid)) {
-    std::istringstream numbers(read_briefly(fmt::format("/proc/{}/task/{}/children", pid, tid)));
-    for (pid_t child = 0; numbers >> child;) children.push_back(child);
-  }
-  return children;
 }
 
 std::vector<pid_t> process_tree(const std::vector<pid_t>& roots) {

@@ -35,10 +35,7 @@ struct AttachableTree {
   pid_t hidden = -1;
 };
 
-// The children of all its threads, also ended ones.
-std::vector<pid_t> children_of(pid_t pid);
-// These and their descendants that have not ended, parents first. While a process ends, the kernel may leave out another
-// child of its parent (proc(5), /proc/pid/task/tid/children).
+// These and their descendants that have not ended, parents first.
 std::vector<pid_t> process_tree(const std::vector<pid_t>& roots);
 // What has to be recorded with the process: its descendants, and those with whom it shares memory without a file, and
 // their descendants. An error if one of them cannot be recorded; it says which, why, and what could be done.

@@ -1,10 +1,12 @@
 #include "supervisor/record/kernel/process_status.h"
 
+#include <fmt/format.h>
+
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "base/brief_file.h"
 #include "base/procfs.h"
 #include "base/text.h"
 
@@ -44,6 +46,15 @@ pid_t group_seen_by(pid_t viewer, pid_t pid) {
   const size_t namespaces = numbers_in(proc_status(viewer), "NSpid").size();
   const auto groups = numbers_in(proc_status(pid), "NSpgid");
   return namespaces > 0 && namespaces <= groups.size() ? groups[namespaces - 1] : -1;
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<pid_t> children;
+  for (const pid_t tid : proc_threads(pid)) {
+    std::istringstream numbers(read_briefly(fmt::format("/proc/{}/task/{}/children", pid, tid)));
+    for (pid_t child = 0; numbers >> child;) children.push_back(child);
+  }
+  return children;
 }
 
 int exit_signal(pid_t pid) {

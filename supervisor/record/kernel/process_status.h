@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <vector>
 
 namespace redrive {
 
@@ -26,6 +27,9 @@ constexpr uint64_t bit_of(int signal) { return uint64_t{1} << (signal - 1); }
 pid_t pid_in_own_namespace(pid_t pid);
 // The number of its process group in the PID namespace that `viewer` is in; -1 if one of them has ended.
 pid_t group_seen_by(pid_t viewer, pid_t pid);
+// The children of all its threads, also ended ones. While a process ends, the kernel may leave out another child of its
+// parent (proc(5), /proc/pid/task/tid/children).
+std::vector<pid_t> children_of(pid_t pid);
 // What its parent is sent when it ends; 0: nothing. -1 if it is not there any more.
 int exit_signal(pid_t pid);
 // Whether it sleeps in the kernel, and a signal could wake it.

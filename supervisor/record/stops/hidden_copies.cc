@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdlib>
 
-#include "supervisor/record/attach/attachable.h"
 #include "supervisor/record/kernel/process_status.h"
 #include "supervisor/tier/registers.h"
 
@@ -50,7 +49,7 @@ bool contains(const std::vector<pid_t>& copies, pid_t pid) {
   return std::find(copies.begin(), copies.end(), pid) != copies.end();
 }
 
-// While a child ends, the kernel may leave out another one (children_of()); the next time, that one is listed.
+// One that the kernel leaves out is listed the next time.
 std::vector<pid_t> all_children_of(pid_t pid) {
   std::vector<pid_t> children = children_of(pid);
   for (auto again = children_of(pid); again != children; again = children_of(pid)) children = std::move(again);
