@@ -91,8 +91,8 @@ void membarrier(const FinishedCall& call) {
   if (call.event.args[0] & kRegisters) process_flag<Heirs::children>(call);
 }
 
-// Of the thread with this number, which may be another one. `argument`: which one that is; it makes the call for
-// itself.
+// Has the thread that the call names by its number, in this argument, make the call again, for itself. It may be
+// another one than has made it.
 void repeat_for(const FinishedCall& call, size_t argument) {
   const auto number = static_cast<int32_t>(call.event.args[argument]);
   ThreadModel* const thread = number == 0 ? &call.thread : call.model.thread_numbered(number);

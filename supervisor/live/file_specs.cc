@@ -65,7 +65,7 @@ void FileSpecs::want_names(WantedInputs& inputs) {
   }
 }
 
-// Of the files that are to be made anew.
+// Asks for what was written to the files that are to be made anew.
 void FileSpecs::want_content(WantedInputs& inputs) {
   const auto& changes = past_.model.name_changes();
   for (size_t i = first_change_; i < changes.size(); ++i) {

@@ -126,7 +126,7 @@ struct OpenObject {
   std::map<int, uint64_t> watched_since;     // by descriptor: after how many of these
   std::map<uint64_t, uint64_t> reported_at;  // by what it says (epoll_data): the same, when it said it last
 
-  // Of a file.
+  // The length of a file, if it is known.
   std::optional<uint64_t> known_length() const { return was_empty ? length : std::nullopt; }
 };
 

@@ -1,4 +1,5 @@
-// Who has sent signals in a recording, and when they have arrived: which sends a receipt depends on.
+// When signals were sent in a recording, by whom, and when they have arrived. It finds the send on which a receipt
+// depends.
 //
 // The events do not tell that. Their times do, as far as they are known: of calls that were served in process, to a
 // millisecond or so. So a signal is taken to be the first one that can have been sent before it arrived.

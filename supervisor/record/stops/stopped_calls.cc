@@ -260,18 +260,18 @@ void StoppedCalls::leave(Thread& thread) {
     regs.rax = static_cast<uint64_t>(result);
     control_.set_regs(thread, regs);
   }
+  bool changed = false;
   // What rt_sigreturn leaves in rax is not its own result.
   if (thread.call.row->special == Special::none &&
       (result = woken_.result(thread, HiddenCopies::result(thread, result))) != static_cast<int64_t>(regs.rax)) {
     regs.rax = static_cast<uint64_t>(result);
     control_.set_regs(thread, regs);
-    // The kernel looks at the result only where it looks for signals, and others may have taken them.
-    if (restarts(result) && !thread.in_hand && regs.orig_rax != ~0ull) tracer_.interrupt(thread.tid);
+    changed = true;
   }
-  // A socket fails a call with what has ended recvmmsg(2) before. Nothing has woken the thread, so the kernel would not
-  // look for signals, and would not enter the call again.
-  const bool left_over = restarts(result) && thread.call.row->traffic != Traffic::none;
-  if (left_over && !thread.in_hand && regs.orig_rax != ~0ull) tracer_.interrupt(thread.tid);
+  // The kernel enters a call again only where it looks for signals. Others may have taken the one that woke the thread;
+  // and where a socket fails a call with what has ended recvmmsg(2) before, nothing has woken it.
+  const bool may_look_away = changed || thread.call.row->traffic != Traffic::none;
+  if (may_look_away && restarts(result) && !thread.in_hand && regs.orig_rax != ~0ull) tracer_.interrupt(thread.tid);
   if (Unit* other = object_sharing_.unit_to_join(thread, result)) {
     joiner_.join_unit(thread, {Thread::Stop::exit}, *other, object_sharing_.name_of_mapping(thread, result));
     return;
