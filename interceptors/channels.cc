@@ -323,17 +323,23 @@ void Channels::end_send(const Endpoint& endpoint, const SendToken& send, int64_t
   Stream& stream = streams_[endpoint.out];
   const auto is_it = [&](const Segment& s) { return s.send == send; };
   const auto flying = std::find_if(stream.in_flight.begin(), stream.in_flight.end(), is_it);
+  auto& segments = stream.segments;
+  auto queued = segments.begin();
   if (flying != stream.in_flight.end()) {
-    stream.segments.push_back(std::move(*flying));
+    segments.push_back(std::move(*flying));
     stream.in_flight.erase(flying);
+    queued = std::prev(segments.end());
   }
-  // It is usually the last one.
-  const auto queued = std::find_if(stream.segments.rbegin(), stream.segments.rend(), is_it);
-  if (queued == stream.segments.rend()) return;
-  cut_unsent(stream, *queued, count);
-  if (queued->length > 0) return;
-  release(stream, *queued);
-  stream.segments.erase(std::next(queued).base());
+  // If some of it has been received already, there may be several pieces.
+  while ((queued = std::find_if(queued, segments.end(), is_it)) != segments.end()) {
+    cut_unsent(stream, *queued, count);
+    if (queued->length > 0) {
+      ++queued;
+      continue;
+    }
+    release(stream, *queued);
+    queued = segments.erase(queued);
+  }
 }
 
 void Channels::transfer(const Endpoint& endpoint, uint64_t length) {
@@ -374,6 +380,49 @@ uint64_t Channels::consume(Stream& stream, uint64_t length) {
   return length - left;
 }
 
+// Processes that share a stream may be seen to read in another order than they did: `content` then begins in the middle
+// of a send. That part is moved to `at`. False if no send holds it.
+bool Channels::bring_forward(Stream& stream, size_t at, std::span<const uint8_t> content) {
+  auto& segments = stream.segments;
+  uint64_t start = 0;
+  const auto holds = [&](const Segment& s) {
+    if (!s.send) return false;
+    const std::span data(s.data);
+    for (start = s.offset + 1; start < data.size(); ++start) {
+      if (data[start] == content.front() && begins_alike(data.subspan(start), content)) return true;
+    }
+    return false;
+  };
+  const auto from = segments.begin() + static_cast<ptrdiff_t>(at);
+  const auto last = from + static_cast<ptrdiff_t>(std::min(kReorderWindow, segments.size() - at));
+  auto found = std::find_if(from, last, holds);
+  if (found == last) {
+    const auto flying = std::find_if(stream.in_flight.begin(), stream.in_flight.end(), holds);
+    if (flying == stream.in_flight.end()) return false;
+    found = segments.insert(from, std::move(*flying));
+    stream.in_flight.erase(flying);
+  }
+  release(stream, *found);
+  Segment after = std::move(*found);
+  const auto piece = [&](uint64_t begin, uint64_t end) {
+    Segment made{after.send, begin, end - begin,
+                 Bytes(after.data.begin(), after.data.begin() + static_cast<ptrdiff_t>(end))};
+    hold(stream, made);
+    return made;
+  };
+  const uint64_t end = std::min(start + content.size(), after.data.size());
+  *found = piece(after.offset, start);
+  Segment part = piece(start, end);
+  if (end < after.data.size()) {
+    after.length -= end - after.offset;
+    after.offset = end;
+    hold(stream, after);
+    segments.insert(std::next(found), std::move(after));
+  }
+  segments.insert(segments.begin() + static_cast<ptrdiff_t>(at), std::move(part));
+  return true;
+}
+
 bool Channels::receive(const Endpoint& endpoint, std::span<const uint8_t> content, bool peek,
                        std::vector<MatchedPart>& parts) {
   if (content.empty()) return false;
@@ -403,10 +452,11 @@ bool Channels::receive_stream(Stream& stream, std::span<const uint8_t> content, 
       } else if (flying != stream.in_flight.end()) {
         segments.insert(place, std::move(*flying));
         stream.in_flight.erase(flying);
-      } else if (place != segments.end()) {
-        if (!peek) give_up(stream);
-        return false;
-      } else {
+      } else if (!bring_forward(stream, at, content)) {
+        if (place != segments.end()) {
+          if (!peek) give_up(stream);
+          return false;
+        }
         // Nothing is known of these bytes: they come from a transfer whose end has not been seen, or from outside.
         if (!peek) stream.owed += content.size();
         known = false;

@@ -150,7 +150,7 @@ class Channels {
     SendToken send;       // null: the contents are not known
     uint64_t offset = 0;  // first byte of the payload still to be received
     uint64_t length = 0;  // bytes still to be received
-    Bytes data;           // the send's whole payload
+    Bytes data;           // the send's payload, up to the last of these bytes
   };
   struct Stream {
     std::deque<Segment> segments;    // in the order in which they will be received
@@ -190,6 +190,7 @@ class Channels {
   void make_room();
   void cut_unsent(Stream& stream, Segment& segment, uint64_t sent);
   uint64_t consume(Stream& stream, uint64_t length);
+  bool bring_forward(Stream& stream, size_t at, std::span<const uint8_t> content);
   bool receive_stream(Stream& stream, std::span<const uint8_t> content, bool peek, std::vector<MatchedPart>& parts);
   bool receive_datagram(std::span<const uint8_t> content, bool peek, std::vector<MatchedPart>& parts);
   void forget_datagram(DatagramNumber number);

@@ -5,8 +5,11 @@ nearly T before it at each receive, and the policy must count all of that: once 
 
 The default policy decides when an interval has ended, and knows what it took. It keeps few bytes, not few messages: where replays become too long, it takes
 checkpoints earlier, unless what would be kept instead is less than the images of these. So the results that the master gets are large for it."""
+import re
+
 import mpi
 from harness import Failure, test
+from programs import program
 from redriving import record, redrive_all, take_away_surroundings
 
 PERIOD_S, CRITICAL_PATH_S = 0.5, 1.0
@@ -32,6 +35,17 @@ def expect_share(ctx, workload, policy, least, most, *more):
     share = share_of(ctx, workload, policy, *more)
     if not least <= share <= most:
         raise Failure(f"{workload}: {policy} keeps {share:.2f} % of the messages, {least:g} to {most:g} % expected")
+
+
+@test("logging/readers_of_one_pipe")
+def readers_of_one_pipe(ctx):
+    """What several processes read at the same time, of the same writes to one pipe, are messages and not input."""
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", program(ctx.options, "pipe_readers")), 0)
+    reads = re.findall(r"^ *[2-5] .* read\(\d+, 0x[0-9a-f]+, 3\) = [1-3]\b.*$", ctx.redrive("dump", ctx.trace).stdout, re.MULTILINE)
+    strangers = [line for line in reads if "<- channel" not in line]
+    if len(reads) < 40 or strangers:
+        raise Failure(f"{len(strangers)} of {len(reads)} reads have no sender: {strangers[:3]}")
+    redrive_all(ctx)
 
 
 def register():

@@ -161,6 +161,37 @@ TEST_CASE("a stream: writers overtake each other") {
   CHECK_EQ(wire.receive("after"), "3+0:5");
 }
 
+TEST_CASE("a stream: readers are seen in another order than that in which they read") {
+  bool end_is_last = true;
+  SUBCASE("and the end is last") {}
+  SUBCASE("and the end is before the beginning") { end_is_last = false; }
+  for (const std::string_view payload : {"abcdef", "abcdefgh"}) {  // of the longer one, only a part is sent
+    for (const bool returned : {false, true}) {
+      Wire wire;
+      wire.begin(1, payload);
+      if (returned) wire.end(1, 6);
+      CHECK_EQ(wire.receive("cd", true), "1+2:2");
+      CHECK_EQ(wire.receive("cd"), "1+2:2");
+      if (!end_is_last) CHECK_EQ(wire.receive("ef"), "1+4:2");
+      CHECK_EQ(wire.receive("ab"), "1+0:2");
+      if (!returned) wire.end(1, 6);
+      wire.send(2, "gh");
+      CHECK_EQ(wire.receive(end_is_last ? "efgh" : "gh"), end_is_last ? "1+4:2 2+0:2" : "2+0:2");
+      wire.send(3, "after");
+      CHECK_EQ(wire.receive("after"), "3+0:5");
+    }
+  }
+}
+
+TEST_CASE("a stream: a reader that is seen too early has read across the end of a send") {
+  Wire wire;
+  wire.send(1, "abcd");
+  wire.send(2, "efgh");
+  CHECK_EQ(wire.receive("def"), "1+3:1 2+0:2");
+  CHECK_EQ(wire.receive("abc"), "1+0:3");
+  CHECK_EQ(wire.receive("gh"), "2+2:2");
+}
+
 TEST_CASE("a stream: a peek leaves the bytes") {
   Wire wire;
   wire.send(1, "abc");
