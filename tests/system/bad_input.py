@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import stat
+import struct
 import time
 
 from faults import alter, recorded
@@ -71,6 +72,24 @@ def setuid(ctx):
     outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "su", "-s", "/bin/sh", "-c", "id -un; exit 3", "nobody"), 3)
     ctx.expect(outcome.stdout == "nobody\n", outcome, "has not become another user")
     redrive_all(ctx)
+
+
+@test("bad_input/file_capabilities")
+def file_capabilities(ctx):
+    """A program that is recorded by a user gets no capabilities by its file, and a line says so; root lacks none."""
+    redrive = redrive_of_nobody(ctx)
+    capable = ctx.work / "capable"
+    shutil.copy("/bin/true", capable)
+    effective, net_bind_service = 0x02000001, 1 << 10
+    os.setxattr(capable, "security.capability", struct.pack("<5I", effective, net_bind_service, 0, 0, 0))
+    for command in ((capable,), ("sh", "-c", f"{capable}; exit 0")):
+        shutil.rmtree(ctx.trace, ignore_errors=True)
+        outcome = ctx.expect_status(ctx.run(*redrive, "record", "-o", ctx.trace, "--", *command, cwd=ctx.work), 0)
+        ctx.expect(outcome.stderr == "redrive: refused the capabilities of program capable (ran without them) 1 time, in unit "
+                   f"{len(command) // 2 + 1}\n", outcome, "does not say that it lacks its capabilities")
+    shutil.rmtree(ctx.trace)
+    outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", capable), 0)
+    ctx.expect(outcome.stderr == "", outcome, "says that root lacks capabilities")
 
 
 @test("bad_input/usage")

@@ -1,6 +1,10 @@
 #include "supervisor/record/kernel/process_status.h"
 
+#include <endian.h>
 #include <fmt/format.h>
+#include <linux/capability.h>
+#include <linux/xattr.h>
+#include <sys/xattr.h>
 
 #include <sstream>
 #include <string>
@@ -75,6 +79,18 @@ bool would_gain(pid_t pid, const struct stat& file) {
   constexpr mode_t kGroup = S_ISGID | S_IXGRP;
   return ((file.st_mode & S_ISUID) && effective("Uid") != file.st_uid) ||
          ((file.st_mode & kGroup) == kGroup && effective("Gid") != file.st_gid);
+}
+
+bool would_gain_capabilities(pid_t pid, const std::string& file) {
+  vfs_ns_cap_data granted{};  // of older formats, the beginning
+  const ssize_t size = getxattr(file.c_str(), XATTR_NAME_CAPS, &granted, sizeof granted);
+  if (size < static_cast<ssize_t>(XATTR_CAPS_SZ_1)) return false;
+  const auto word = [](__le32 low, __le32 high) { return le32toh(low) | uint64_t{le32toh(high)} << 32; };
+  const uint64_t permitted = word(granted.data[0].permitted, granted.data[1].permitted);
+  const uint64_t inheritable = word(granted.data[0].inheritable, granted.data[1].inheritable);
+  const ProcValues status = proc_status(pid);
+  const uint64_t gets = (permitted & status.number("CapBnd", 16)) | (inheritable & status.number("CapInh", 16));
+  return gets & ~status.number("CapPrm", 16);
 }
 
 bool forks_into_namespace(pid_t pid) {

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace redrive {
@@ -36,6 +37,8 @@ int exit_signal(pid_t pid);
 bool sleeps(pid_t tid);
 // Whether executing the file would give it another user or group than it has (execve(2)).
 bool would_gain(pid_t pid, const struct stat& file);
+// Whether executing the file would give it capabilities that it does not have (capabilities(7), File capabilities).
+bool would_gain_capabilities(pid_t pid, const std::string& file);
 // Whether its next child begins a PID namespace, or is in another one than it is itself (pid_namespaces(7)).
 bool forks_into_namespace(pid_t pid);
 

@@ -219,6 +219,9 @@ void Programs::begin_program(Thread& thread) {
     findings_.count_refusal(unit, fmt::format("the privileges of {} program {}", kind, process.command),
                             "ran without them", false);
   }
+  if (has_executable && would_gain_capabilities(process.pid, executable)) {
+    findings_.count_refusal(unit, "the capabilities of program " + process.command, "ran without them", false);
+  }
   if (has_executable && process.gate) process.gate->program = &patching_.program(version_of(info));
   StateCapture::KnownMappings known;
   if (found) known[process.pid] = {&mappings, &files};
