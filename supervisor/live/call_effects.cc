@@ -688,7 +688,7 @@ void wait4(const FinishedCall& call) {
   if (pid <= 0) return;
   const bool has_status = call.event.args[1] && written(call.event, call.event.args[1], status);
   if (has_status && !WIFEXITED(status) && !WIFSIGNALED(status)) return;
-  if (ProcessModel* const child = call.model.process_of(pid)) child->waited_for = true;
+  call.model.note_wait(pid);
 }
 void waitid(const FinishedCall& call) {
   int32_t code = 0, pid = 0;
@@ -697,7 +697,7 @@ void waitid(const FinishedCall& call) {
     return;
   }
   if (pid == 0 || (code != CLD_EXITED && code != CLD_KILLED && code != CLD_DUMPED)) return;
-  if (ProcessModel* const child = call.model.process_of(pid)) child->waited_for = true;
+  call.model.note_wait(pid);
 }
 
 const std::map<RowKey, Effect>& effects() {

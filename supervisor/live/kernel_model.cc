@@ -231,7 +231,10 @@ void KernelModel::bear(UnitId unit, EventIndex index, const Event& call, bool re
     return;
   }
   const ProcessName name = call.child_unit ? ProcessName{call.child_unit, 0} : ProcessName{unit, next_process_[unit]++};
-  if (call.child_unit) next_process_[call.child_unit] = 1;
+  if (call.child_unit) {
+    next_process_[call.child_unit] = 1;
+    signals_.births[call.child_unit] = {unit, index};
+  }
   child.process = name.second;
   processes_[name] = inherited(parent_process, number, flags);
   threads_[{name.first, call.child_unit ? 0 : call.child_thread}] = std::move(child);
@@ -308,7 +311,12 @@ void KernelModel::end_process(const ProcessName& name, int32_t status) {
     ended.status = status & kSignal;
   }
   parent->second.pending.add(ended);
-  note_signal(SIGCHLD, parent->second.pid, false);
+  note_signal(SIGCHLD, parent->second.pid, false, process.pid);
+}
+
+void KernelModel::note_wait(int32_t pid) {
+  signals_.waits.push_back({now_, pid});
+  if (ProcessModel* const child = process_of(pid)) child->waited_for = true;
 }
 
 void KernelModel::deliver(UnitId unit, const Event& signal) {

@@ -54,10 +54,13 @@ class KernelModel {
   std::map<ThreadName, ThreadModel>& threads() { return threads_; }
   ProcessModel* process_of(int32_t pid);  // that has not ended and was not waited for; also by a thread's number
   ThreadModel* thread_numbered(int32_t tid);
-  // The event that is applied has sent a signal to a process or thread, of this number.
-  void note_signal(int number, int32_t to, bool to_thread) {
-    signals_.sent.push_back({now_, time_, number, to, to_thread});
+  // The event that is applied has sent a signal to a process or thread, of this number. `ended`: by the end of this
+  // process.
+  void note_signal(int number, int32_t to, bool to_thread, int32_t ended = 0) {
+    signals_.sent.push_back({now_, time_, number, to, to_thread, ended});
   }
+  // The event that is applied has returned a process that had ended.
+  void note_wait(int32_t pid);
   // A signal has arrived, at a handler or by a call: it is not pending any more.
   void take_signal(ThreadModel& thread, ProcessModel& process, int number);
 

@@ -2,7 +2,8 @@
 // depends.
 //
 // The events do not tell that. Their times do, as far as they are known: of calls that were served in process, to a
-// millisecond or so. So a signal is taken to be the first one that can have been sent before it arrived.
+// millisecond or so. So a signal is taken to be the first one that can have been sent before it arrived. When a process
+// that ends sends SIGCHLD is not known at all, only that this is after its last event, and before a wait returns it.
 #pragma once
 
 #include <map>
@@ -19,6 +20,7 @@ struct SignalLog {
     int number = 0;
     int32_t to = 0;          // the number of a process, or
     bool to_thread = false;  // ... of a thread
+    int32_t ended = 0;       // the process that has ended with the event, if that has sent the signal
   };
   struct Received {
     EventRef at;
@@ -26,8 +28,14 @@ struct SignalLog {
     int number = 0;
     int32_t process = 0, thread = 0;  // their numbers
   };
+  struct Wait {
+    EventRef at;
+    int32_t pid = 0;  // which had ended
+  };
   std::vector<Sent> sent;  // those of one unit in their order, as here:
   std::vector<Received> received;
+  std::vector<Wait> waits;
+  std::map<UnitId, EventRef> births;  // of units, by calls of others
 };
 
 // By receipt, the sends that have happened before it, of units other than the receiver's. Of several that can have been

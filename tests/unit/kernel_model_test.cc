@@ -367,6 +367,8 @@ TEST_CASE("KernelModel: who has sent signals, by processes and threads, and wher
   CHECK_EQ(log.sent[3].number, SIGCHLD);
   CHECK_EQ(log.sent[3].to, 100);
   CHECK(log.sent[3].at == EventRef{2, 1});
+  CHECK_EQ(log.sent[3].ended, 101);
+  CHECK(log.births.at(2) == EventRef{1, 0});
   REQUIRE_EQ(log.received.size(), 1);
   CHECK(log.received[0].at == EventRef{2, 0});
   CHECK_EQ(log.received[0].process, 101);

@@ -20,6 +20,11 @@ class Story {
   void sent(UnitId unit, uint64_t from_s, uint64_t to_s, bool to_thread = false) {
     log.sent.push_back({{unit, to_s}, time(from_s, to_s), SIGUSR1, to_thread ? kThread : kProcess, to_thread});
   }
+  // A child of the receiver ends.
+  void ended(UnitId unit, uint64_t from_s, uint64_t to_s) {
+    log.sent.push_back({{unit, to_s}, time(from_s, to_s), SIGCHLD, kProcess, false, static_cast<int32_t>(unit)});
+  }
+  void reaped(UnitId unit, EventIndex at) { log.waits.push_back({{kReceiver, at}, static_cast<int32_t>(unit)}); }
   void received(uint64_t from_s, uint64_t to_s, int number = SIGUSR1) {
     log.received.push_back({{kReceiver, to_s}, time(from_s, to_s), number, kProcess, kThread});
   }
@@ -93,6 +98,38 @@ TEST_CASE("causes_of_signals: of the same signal, to the same process or thread"
   CHECK(story.causes_of(6) == Refs{{2, 2}});
   story.log.received.back().thread = kProcess;
   CHECK(story.causes_of(6).empty());
+}
+
+TEST_CASE("causes_of_signals: a process sends SIGCHLD some time after its last event, and before it is waited for") {
+  Story story;
+  story.ended(2, 1, 2);
+  story.ended(3, 3, 4);
+  story.received(5, 6, SIGCHLD);
+  story.reaped(2, 7);
+  story.reaped(3, 8);
+  story.received(9, 10, SIGCHLD);
+  story.ended(4, 11, 12);
+  CHECK(story.causes_of(6) == Refs{{2, 2}});
+  CHECK(story.causes_of(10) == Refs{{3, 4}});
+}
+
+TEST_CASE("causes_of_signals: processes whose numbers are the same") {
+  Story story;
+  story.ended(2, 1, 2);
+  story.log.sent.push_back({{3, 4}, story.log.sent.back().time, SIGCHLD, kProcess, false, 2});
+  story.reaped(2, 3);
+  story.received(5, 6, SIGCHLD);
+  CHECK(story.causes_of(6) == Refs{{2, 2}});
+}
+
+TEST_CASE("causes_of_signals: what the receiver makes later has sent nothing before") {
+  Story story;
+  story.log.births = {{2, {kReceiver, 7}}, {3, {2, 0}}, {4, {kReceiver, 1}}};
+  story.sent(2, 1, 9);
+  story.sent(3, 1, 10);
+  story.sent(4, 1, 11);
+  story.received(5, 6);
+  CHECK(story.causes_of(6) == Refs{{4, 11}});
 }
 
 TEST_CASE("causes_of_signals: without times nothing is known") {
