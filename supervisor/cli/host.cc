@@ -22,6 +22,7 @@
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/cli/columns.h"
 #include "supervisor/record/criu_cost.h"
+#include "supervisor/record/kernel/process_status.h"
 #include "supervisor/replay/probe.h"
 
 namespace redrive {
@@ -68,6 +69,13 @@ Check namespaces() {
   const std::string& missing = StubNamespaces::ours().missing();
   return {"namespaces for re-driven code", false, missing.empty(),
           missing.empty() ? "work" : "not allowed (" + missing + "): only a seccomp filter contains it"};
+}
+
+Check other_users() {
+  const bool ok = may_look_into_all() || geteuid() != 0;
+  return {"programs that become other users", false, ok,
+          ok ? "can be recorded, if this user may start them"
+             : "cannot be recorded: root lacks CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE)"};
 }
 
 Check descriptors() {
@@ -131,8 +139,9 @@ Result<void> check_host(bool json) {
   std::vector<Check> checks{kernel(), process_files()};
   if (checks.back().ok) {  // without it, other processes would be taken for those that the checks start
     const ProcessorTraps found = traps();
-    checks.insert(checks.end(), {tracing(), seccomp(), namespaces(), descriptors(), trapping("rdtsc", found.counter),
-                                 trapping("cpuid", found.cpuid), debug_registers(), criu()});
+    checks.insert(checks.end(),
+                  {tracing(), seccomp(), namespaces(), other_users(), descriptors(), trapping("rdtsc", found.counter),
+                   trapping("cpuid", found.cpuid), debug_registers(), criu()});
   }
   bool can_record = true;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();

@@ -92,6 +92,21 @@ def file_capabilities(ctx):
     ctx.expect(outcome.stderr == "", outcome, "says that root lacks capabilities")
 
 
+@test("bad_input/no_capability_to_trace")
+def no_capability_to_trace(ctx):
+    """Root without CAP_SYS_PTRACE, as in a container: who has become another user cannot execute programs, and a line says why."""
+    needs("setpriv")
+    contained = ("setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace", "--", ctx.options.redrive)
+    become = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+    outcome = ctx.run(*contained, "record", "-o", ctx.trace, "--", "sh", "-c", f"{' '.join(become)} /bin/true; echo $?", cwd=ctx.work)
+    ctx.expect(outcome.status == 0 and outcome.stdout == "126\n", outcome, "another result")
+    ctx.expect("redrive: refused to execute programs as another user, because redrive lacks CAP_SYS_PTRACE (EACCES) 1 time" in outcome.stderr, outcome,
+               "does not say what is missing")
+    host = ctx.run(*contained, "check", "--host")
+    ctx.expect(re.search("other users.*no.*CAP_SYS_PTRACE", host.stdout), host, "does not say what is missing")
+    redrive_all(ctx)
+
+
 @test("bad_input/usage")
 def usage(ctx):
     for words in ((), ("nonsense",), ("record",), ("record", "--bound", "soon", "true"), ("record", "--policy", "worst", "true"),

@@ -5,6 +5,7 @@
 #include <linux/capability.h>
 #include <linux/xattr.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 #include <sstream>
 #include <string>
@@ -91,6 +92,29 @@ bool would_gain_capabilities(pid_t pid, const std::string& file) {
   const ProcValues status = proc_status(pid);
   const uint64_t gets = (permitted & status.number("CapBnd", 16)) | (inheritable & status.number("CapInh", 16));
   return gets & ~status.number("CapPrm", 16);
+}
+
+bool may_look_into_all() {
+  static const bool may = (proc_status(getpid()).number("CapEff", 16) & 1ull << CAP_SYS_PTRACE) != 0;
+  return may;
+}
+
+bool may_look_into(pid_t pid) {
+  if (may_look_into_all()) return true;
+  const ProcValues status = proc_status(pid);
+  const auto all_are = [&](std::string_view name, uint64_t ours) {
+    std::istringstream numbers{std::string(status.text(name))};
+    constexpr int kUsed = 3;  // real, effective, saved
+    uint64_t number = 0;
+    for (int i = 0; i < kUsed; ++i) {
+      if (!(numbers >> number) || number != ours) return false;
+    }
+    return true;
+  };
+  if (all_are("Uid", geteuid()) && all_are("Gid", getegid())) return true;
+  // Who has made a user namespace has all capabilities in it (user_namespaces(7)).
+  const std::string users = proc_namespace(pid, "user");
+  return !users.empty() && users != proc_namespace(getpid(), "user");
 }
 
 bool forks_into_namespace(pid_t pid) {

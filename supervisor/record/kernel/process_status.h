@@ -39,6 +39,11 @@ bool sleeps(pid_t tid);
 bool would_gain(pid_t pid, const struct stat& file);
 // Whether executing the file would give it capabilities that it does not have (capabilities(7), File capabilities).
 bool would_gain_capabilities(pid_t pid, const std::string& file);
+// Whether this process may look into processes of other users (CAP_SYS_PTRACE).
+bool may_look_into_all();
+// Whether it may look into the process once that has executed a program that it may read (ptrace(2), Ptrace access mode
+// checking).
+bool may_look_into(pid_t pid);
 // Whether its next child begins a PID namespace, or is in another one than it is itself (pid_namespaces(7)).
 bool forks_into_namespace(pid_t pid);
 

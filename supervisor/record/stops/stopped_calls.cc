@@ -6,6 +6,7 @@
 #include "supervisor/record/checkpoints/intervals.h"
 #include "supervisor/record/disguise/adapted_opens.h"
 #include "supervisor/record/disguise/forced_signals.h"
+#include "supervisor/record/kernel/process_status.h"
 #include "supervisor/record/memory/packet_rings.h"
 #include "supervisor/record/memory/private_views.h"
 #include "supervisor/record/placement/placer.h"
@@ -97,6 +98,14 @@ void StoppedCalls::enter(Thread& thread) {
     answer_call(thread, -EINVAL);  // as kernels before 6.14
     return;
   }
+  const bool executes =
+      thread.call.row && (thread.call.row->special == Special::execve || thread.call.row->special == Special::execveat);
+  if (executes && !may_look_into(thread.process->pid)) {
+    findings_.count_refusal(unit, "to execute programs as another user, because redrive lacks CAP_SYS_PTRACE",
+                            std::string(error_name(EACCES)), false);
+    answer_call(thread, -EACCES);
+    return;
+  }
   const Memory& memory = thread.process->memory;
   const bool described = thread.call.row && (is_described(*thread.call.row, thread.call.args, memory) || memory.gone());
   if (!described || thread.call.row->treat == Treat::refuse || !layout_.mappable(thread) || changes_tier) {
@@ -140,7 +149,7 @@ void StoppedCalls::enter(Thread& thread) {
     ends_.end_thread(thread, row.special == Special::exit_group);
     return;
   }
-  if (row.special == Special::execve || row.special == Special::execveat) {
+  if (executes) {
     intervals_.note_end_state(thread, before_syscall(thread.entry));
     thread.call.written_by_exec =
         unit.processes.size() > 1 ? written_by_exec(*thread.process) : std::vector<MemoryWrite>();

@@ -1,6 +1,5 @@
 #include "supervisor/record/stops/tracer_answers.h"
 
-#include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -11,6 +10,7 @@
 #include <algorithm>
 
 #include "supervisor/record/checkpoints/state_capture.h"
+#include "supervisor/record/kernel/process_status.h"
 #include "supervisor/record/stops/call_events.h"
 #include "supervisor/record/tracees/findings.h"
 #include "supervisor/record/tracees/thread_control.h"
@@ -38,18 +38,11 @@ Bytes bytes_of(const T& value) {
   return Bytes(first, first + sizeof value);
 }
 
-// Whether this process may look into one that its user may not.
-bool may_trace_all() {
-  constexpr uint64_t kTraceAll = 1ull << CAP_SYS_PTRACE;
-  static const bool may = (proc_status(getpid()).number("CapEff", 16) & kTraceAll) != 0;
-  return may;
-}
-
 }  // namespace
 
 std::optional<int64_t> TracerAnswers::set_dumpable(const Thread& thread) const {
   const auto& args = thread.call.args;
-  if (limits_.attached || may_trace_all() || thread.call.row->number != SYS_prctl) return {};
+  if (limits_.attached || may_look_into_all() || thread.call.row->number != SYS_prctl) return {};
   if (args[0] == PR_GET_DUMPABLE) return thread.process->dumpable;
   if (args[0] != PR_SET_DUMPABLE) return {};
   if (args[1] > 1) return -EINVAL;
