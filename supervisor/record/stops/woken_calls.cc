@@ -35,11 +35,10 @@ bool WokenCalls::transfer_rest(Thread& thread, uint64_t moved) {
   const auto rest = rest_of_transfer(number, thread.call.args, process.memory, moved);
   // A program's own filters may allow only what it uses.
   if (!rest || control_.parks() || (limits_.attached && rest->number != number)) return false;
-  // Nothing wakes a thread that writes to a file: it was short for another reason, such as a limit.
-  struct stat info {};
-  if (stat(descriptor_path(process.shown_as(), thread.call.args[0]).c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
-    return false;
-  }
+  if (thread.call.changes_object) return false;  // others may see its changes only together
+  struct stat file {};
+  stat(descriptor_path(process.shown_as(), thread.call.args[0]).c_str(), &file);
+  if (!ends_when_woken(number, file)) return false;
   const Address instruction = vdso_syscall(process.memory, vdso_address(process.shown_as()));
   if (!instruction && process.tier()) return false;
   user_regs_struct regs = thread.entry;
