@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 constexpr auto kLeaving = 100ms;  // time for the others to end when the program has
 constexpr auto kShortestTick = 1ms;
 constexpr auto kCrowdedTick = 4ms;  // while several units compute
-constexpr Clock::duration kLongestTick = 1s, kLongestTickForTriggers = 250ms;
+constexpr Clock::duration kLongestTickForTriggers = 250ms;
 constexpr auto kShortestLook = 2ms;
 constexpr int kLooksInPeriod = 50;  // at units' clocks in a checkpoint period, if there are not more ticks
 
@@ -312,6 +312,7 @@ void Recorder::wake_for_next() {
 // Asks or stops the unit for a checkpoint, or for others of its threads, if that is due. Returns when to look again.
 std::chrono::nanoseconds Recorder::look_at(Unit& unit) {
   checkpointer_.wake(unit);
+  woken_.end_late(unit);
   turns_.stop_keeping(unit);
   Thread* const holder = unit.baton.holder();
   if (!holder || !holder->is<Thread::User>()) return kTick;

@@ -45,6 +45,10 @@ bool Rest::wakes_when_used(const Unit& unit) {
 // Whether nothing is to be done for the unit before it has used CPU time or stops.
 bool Rest::can_rest(Unit& unit) {
   if (unit.checkpoint_wanted || unit.checkpoint_requested) return false;
+  const auto ends_soon = [by = tracer_.now() + kLongestTick](const auto& entry) {
+    return entry.second->call.timeout.is_over(by);
+  };
+  if (std::any_of(unit.threads.begin(), unit.threads.end(), ends_soon)) return false;
   if (unit.joins || !unit.joining.empty() || !unit.writers.empty() || unit.baton.is_awaited()) return false;
   Thread* const holder = unit.baton.holder();
   if (!holder) return true;

@@ -20,6 +20,9 @@ class Intervals;
 class Tracees;
 struct Unit;
 
+// Between two ticks while it rests.
+inline constexpr Clock::duration kLongestTick = std::chrono::seconds(1);
+
 class Rest {
  public:
   Rest(Tracer& tracer, Tracees& tracees, const ImageWorker& images, const Intervals& intervals, GateStops& gate_stops)

@@ -8,7 +8,9 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/sem.h>
+#include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <time.h>
 
 #define MS 1000000LL
@@ -32,7 +34,9 @@ static void set_action(void (*handler)(int), int flags) {
   MUST(sigaction(SIGALRM, &(struct sigaction){.sa_handler = handler, .sa_flags = flags}, NULL));
 }
 
-static int queue, ends[2], semaphore;
+static int queue, ends[2], semaphore, pair[2], listener, refused;
+static struct sockaddr_un address = {.sun_family = AF_UNIX};
+static socklen_t address_size = sizeof address;
 static uint32_t word = 1;
 
 // Each sleeps for this long, and returns as the system call does. These end without an error if nothing else happens.
@@ -83,6 +87,46 @@ static int by_futex(long long ns) {
   return timed_out((int)syscall(SYS_futex, &word, FUTEX_WAIT, 1, &time, NULL, 0));
 }
 
+// ... and these by the timeout of their socket.
+static int with_timeout(int socket, int option, long long ns) {
+  const struct timeval time = {ns / (1000 * MS), ns % (1000 * MS) / 1000};
+  MUST(setsockopt(socket, SOL_SOCKET, option, &time, sizeof time));
+  return socket;
+}
+static int by_receive(long long ns) {
+  char byte;
+  return timed_out((int)recv(with_timeout(pair[0], SO_RCVTIMEO, ns), &byte, 1, 0));
+}
+static int by_send(long long ns) { return timed_out((int)send(with_timeout(pair[0], SO_SNDTIMEO, ns), "x", 1, 0)); }
+static int by_accept(long long ns) { return timed_out(accept(with_timeout(listener, SO_RCVTIMEO, ns), NULL, NULL)); }
+static int by_connect(long long ns) {
+  return timed_out(connect(with_timeout(refused, SO_SNDTIMEO, ns), (struct sockaddr*)&address, address_size));
+}
+// This one has received something.
+static int by_receive_all(long long ns) {
+  char bytes[2];
+  CHECK(send(pair[1], "x", 1, 0) == 1);
+  const ssize_t n = recv(with_timeout(pair[0], SO_RCVTIMEO, ns), bytes, 2, MSG_WAITALL);
+  if (n != 1) return (int)n;
+  errno = EINTR;  // if a handler has run
+  return handled ? -1 : 0;
+}
+
+// Makes sockets at which calls sleep: nothing comes, nothing more can be sent, nobody connects, and no connection is accepted.
+static void make_sockets(void) {
+  MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+  while (send(pair[0], "x", 1, MSG_DONTWAIT) == 1) continue;
+  CHECK(errno == EAGAIN);
+  listener = MUST(socket(AF_INET, SOCK_STREAM, 0));
+  MUST(listen(listener, 1));
+  const int full = MUST(socket(AF_UNIX, SOCK_STREAM, 0));
+  MUST(bind(full, (struct sockaddr*)&address, sizeof(sa_family_t)));
+  MUST(getsockname(full, (struct sockaddr*)&address, &address_size));
+  MUST(listen(full, 0));
+  MUST(connect(MUST(socket(AF_UNIX, SOCK_STREAM, 0)), (struct sockaddr*)&address, address_size));
+  refused = MUST(socket(AF_UNIX, SOCK_STREAM, 0));
+}
+
 static const struct {
   const char* name;
   int (*sleep)(long long ns);
@@ -90,13 +134,15 @@ static const struct {
     {"nanosleep", by_nanosleep},   {"clock_nanosleep", by_clock}, {"poll", by_poll},
     {"ppoll", by_ppoll},           {"select", by_select},         {"epoll_wait", by_epoll},
     {"epoll_pwait", by_epoll_pwait}, {"sigtimedwait", by_sigtimedwait}, {"semtimedop", by_semaphore},
-    {"futex", by_futex},
+    {"futex", by_futex},           {"recv", by_receive},          {"send", by_send},
+    {"accept", by_accept},         {"connect", by_connect},       {"recv, MSG_WAITALL", by_receive_all},
 };
 enum { kCalls = sizeof calls / sizeof calls[0] };
 
 // An ignored signal comes again and again: nobody sees it, and the time continues.
 static void sleep_through(int call) {
   set_action(SIG_IGN, 0);
+  handled = 0;
   set_timer(kSignal, kSignal);
   const long long began = now();
   if (calls[call].sleep(kTotal * MS) != 0) fprintf(stderr, "%s\n", calls[call].name), CHECK(!"ends with its timeout");
@@ -175,6 +221,7 @@ int main(void) {
   MUST(pipe(ends));
   MUST(epoll_ctl(queue, EPOLL_CTL_ADD, ends[0], &(struct epoll_event){.events = EPOLLIN}));
   semaphore = MUST(semget(IPC_PRIVATE, 1, 0600));
+  make_sockets();
   all();
   sleep_beside();
   pass_checkpoints();

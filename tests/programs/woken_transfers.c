@@ -1,11 +1,12 @@
-// Blocking transfers of more bytes than fit, amid which the thread is woken by what the program does not see: signals that are ignored, and
-// the recorder, which reads the state of a program that goes on, joins processes that share memory, and stops those whose file is written
-// to. Each is whole.
+// Blocking transfers of more bytes than fit, and others that take long without sleeping, amid which the thread is woken by what the program
+// does not see: signals that are ignored, and the recorder, which reads the state of a program that goes on, joins processes that share
+// memory, and stops those whose file is written to. Each is whole.
 // period: 20ms
 #include "test.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 
@@ -188,6 +189,46 @@ static void amid_changes(int flags, void (*change)(void)) {
   close(file);
 }
 
+// Sends SIGWINCH again and again.
+static pid_t start_sender(void) {
+  const pid_t receiver = getpid(), sender = MUST(fork());
+  while (sender == 0) {
+    usleep(500);
+    if (getppid() != receiver || kill(receiver, SIGWINCH) != 0) _exit(0);
+  }
+  return sender;
+}
+
+static void end_sender(pid_t sender) {
+  MUST(kill(sender, SIGKILL));
+  MUST(waitpid(sender, NULL, 0));
+}
+
+// Reads of what the kernel makes up, and copies of files.
+static void without_sleep(void) {
+  enum { kMuch = 16 << 20, kRandom = 2 << 20 };
+  unsigned char* const much = MUST(mmap(NULL, kMuch, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  const pid_t sender = start_sender();
+  const int zero = MUST(open("/dev/zero", O_RDONLY)), random = MUST(open("/dev/urandom", O_RDONLY));
+  CHECK(read(zero, much, kMuch) == kMuch && pread(zero, much, kMuch, 5) == kMuch);
+  struct iovec parts[2] = {{much, kRandom / 2}, {much + kMuch / 2, kRandom / 2}};
+  CHECK(readv(random, parts, 2) == kRandom && preadv(random, parts, 2, 0) == kRandom);
+  CHECK(getrandom(much, kRandom, 0) == kRandom);
+  close(zero), close(random);
+  const int from = MUST(memfd_create("from", 0)), to = MUST(memfd_create("to", 0));
+  MUST(ftruncate(from, kMuch));
+  CHECK(pwrite(from, "end", 3, kMuch - 3) == 3);
+  CHECK(sendfile(to, from, NULL, kMuch) == kMuch);
+  off_t begin = 0, behind = kMuch;
+  CHECK(copy_file_range(from, &begin, to, &behind, kMuch, 0) == kMuch);
+  CHECK(begin == kMuch && behind == 2 * kMuch);
+  char end[3];
+  for (int i = 1; i <= 2; i++) CHECK(pread(to, end, 3, i * kMuch - 3) == 3 && memcmp(end, "end", 3) == 0);
+  close(from), close(to);
+  end_sender(sender);
+  MUST(munmap(much, kMuch));
+}
+
 static void handle(int signal) { (void)signal; }
 
 // A handler ends the transfer, with what was written until then, as it does natively.
@@ -195,12 +236,12 @@ static void amid_handlers(void) {
   int ends[2];
   MUST(pipe(ends));
   const struct sigaction action = {.sa_handler = handle};
-  MUST(sigaction(SIGCHLD, &action, NULL));
-  const pid_t other = soon_ended();
+  MUST(sigaction(SIGWINCH, &action, NULL));
+  const pid_t sender = start_sender();
   const ssize_t n = write(ends[1], bytes, kSize);
   CHECK(n > 0 && n < kSize);
-  signal(SIGCHLD, SIG_DFL);
-  wait_for_exit(other, 0);
+  signal(SIGWINCH, SIG_DFL);
+  end_sender(sender);
   close(ends[0]), close(ends[1]);
 }
 
@@ -244,6 +285,7 @@ int main(void) {
   amid_checkpoints();
   amid_changes(MAP_SHARED, map_too);
   amid_changes(MAP_PRIVATE, write_too);
+  without_sleep();
   amid_handlers();
   leave_over();
   return ok("all was transferred");

@@ -1,9 +1,12 @@
 // Calls that are entered again sleep for the rest of their timeout. The program's memory is that of this process.
 #include "supervisor/record/tracees/call_timeout.h"
 
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fd.h"
+#include "supervisor/record/tracees/socket_timeout.h"
 #include "tests/unit/fake_tracer.h"
 #include "tests/unit/unit_test.h"
 
@@ -134,6 +137,76 @@ TEST_CASE("a call that was entered before it was seen") {
   caller.timeout.entered_at(then);
   caller.is_woken();
   CHECK_EQ(caller.enter(), 800);
+}
+
+TEST_CASE("a socket's timeout lasts from the entry of the call, however often the call is woken") {
+  Caller caller;
+  caller.number = SYS_recvfrom;
+  const auto is_woken = [&] { caller.timeout.enters_again(caller.call(), 2s); };
+  const auto is_over = [&] { return caller.timeout.is_over(caller.tracer.now()); };
+  caller.enter();
+  CHECK_FALSE(is_over());
+  for (int i = 0; i < 3; ++i) {
+    caller.tracer.pass(600ms);
+    is_woken();
+    caller.timeout.left();
+    CHECK_FALSE(caller.enter());
+    CHECK_FALSE(is_over());
+  }
+  CHECK(caller.timeout.is_over(caller.tracer.now() + 200ms));
+  caller.tracer.pass(200ms);
+  CHECK(is_over());
+  SUBCASE("it ends") {
+    caller.timeout.left();
+    CHECK_FALSE(is_over());
+  }
+  SUBCASE("the thread makes another call") {
+    caller.enter();
+    CHECK_FALSE(is_over());
+  }
+  SUBCASE("a transfer that gets on may sleep as long again") {
+    caller.timeout.goes_on(caller.tracer.now(), 2s);
+    CHECK_FALSE(is_over());
+    caller.tracer.pass(2s);
+    CHECK(is_over());
+  }
+}
+
+TEST_CASE("which calls a socket's timeout concerns, and with which error they end") {
+  int ends[2];
+  REQUIRE_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const Fd local(ends[0]), peer(ends[1]), internet(socket(AF_INET, SOCK_STREAM, 0));
+  const Fd self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  const timeval receive{2, 500'000}, send{3, 0}, forever{1'000'000'000'000, 0};
+  for (const int each : {local.get(), internet.get()}) {
+    REQUIRE_EQ(setsockopt(each, SOL_SOCKET, SO_RCVTIMEO, &receive, sizeof receive), 0);
+    REQUIRE_EQ(setsockopt(each, SOL_SOCKET, SO_SNDTIMEO, &send, sizeof send), 0);
+  }
+  REQUIRE_EQ(setsockopt(peer.get(), SOL_SOCKET, SO_SNDTIMEO, &forever, sizeof forever), 0);
+  const auto timeout = [&](int64_t number, const Fd& socket) {
+    const std::array<uint64_t, 6> args{static_cast<uint64_t>(socket.get())};
+    return socket_timeout(*find_row(number, args), args, self.get());
+  };
+  for (const int64_t number : {SYS_read, SYS_recvfrom, SYS_recvmsg, SYS_accept4}) {
+    CAPTURE(number);
+    const auto found = timeout(number, local);
+    REQUIRE(found);
+    CHECK_EQ(found->length.count(), 2'500'000'000);
+    CHECK_EQ(found->error, EAGAIN);
+  }
+  for (const int64_t number : {SYS_write, SYS_sendto, SYS_sendfile, SYS_connect}) {
+    CAPTURE(number);
+    const auto found = timeout(number, local);
+    REQUIRE(found);
+    CHECK_EQ(found->length.count(), 3'000'000'000);
+    CHECK_EQ(found->error, EAGAIN);
+  }
+  CHECK_EQ(timeout(SYS_connect, internet)->error, EINPROGRESS);
+  CHECK_FALSE(timeout(SYS_recvfrom, peer));
+  CHECK_FALSE(timeout(SYS_sendto, peer));
+  CHECK_FALSE(timeout(SYS_read, self));
+  CHECK_FALSE(timeout(SYS_fsync, local));
+  CHECK_FALSE(timeout(SYS_msgsnd, local));
 }
 
 }  // namespace redrive::call_timeout_test

@@ -126,6 +126,27 @@ TEST_CASE("SIGCONT is sent as another signal, so that it takes back no stop") {
   CHECK_EQ(arrived->si_signo, SIGCONT);
 }
 
+TEST_CASE("SIGCONT is sent as a signal that is not blocked, if there is one") {
+  Held held;
+  held.thread->signal_mask = bit_of(64) | bit_of(63);
+  int sent = 62;
+  SUBCASE("") {}
+  SUBCASE("the C library blocks all but those that it keeps for itself") {
+    held.thread->signal_mask = ~(bit_of(SIGCONT) | bit_of(32) | bit_of(33));
+    sent = 33;
+  }
+  SUBCASE("all are blocked") {
+    held.thread->signal_mask = ~bit_of(SIGCONT);
+    sent = SIGCONT;
+  }
+  held.hold(SIGCONT);
+  CHECK(held.raise());
+  CHECK(held.sent() == Lines{Held::sends(sent)});
+  const auto arrived = held.signals.arrived(sent);
+  REQUIRE(arrived);
+  CHECK_EQ(arrived->si_signo, SIGCONT);
+}
+
 TEST_CASE("a stop that SIGCONT has overtaken is dropped") {
   for (const int stop : {SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU}) {
     CAPTURE(stop);

@@ -1,5 +1,6 @@
 #include "supervisor/record/tracees/transfer_rest.h"
 
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -88,7 +89,15 @@ TEST_CASE("the rest of a transfer begins where the transfer has stopped") {
       {SYS_sendmmsg, {3, kMessages, 3, 0}, 2, TransferRest{SYS_sendto, {3, kSecond + 20, 30, 0}}},
       {SYS_sendmmsg, {3, kMessages, 1, 0}, 1, {}},
       {SYS_sendfile, {3, 4, 0, 1000}, 10, TransferRest{SYS_sendfile, {3, 4, 0, 990}}},
-      {SYS_read, {3, kFirst, 100}, 10, {}},
+      {SYS_sendfile, {3, 4, 0, ~0ull}, 0x7ffff000, {}},
+      {SYS_copy_file_range, {3, 0, 4, 0, 1000, 0}, 10, TransferRest{SYS_copy_file_range, {3, 0, 4, 0, 990, 0}}},
+      {SYS_read, {3, kFirst, 100}, 10, TransferRest{SYS_read, {3, kFirst + 10, 90}}},
+      {SYS_read, {3, kFirst, ~0ull}, 0x7ffff000, {}},
+      {SYS_pread64, {3, kFirst, 100, 7}, 10, TransferRest{SYS_read, {3, kFirst + 10, 90}}},
+      {SYS_preadv2, {3, kVector, 3, 7, 0, 0}, 120, TransferRest{SYS_read, {3, kSecond + 20, 30}}},
+      {SYS_getrandom, {kFirst, 100, GRND_RANDOM}, 10, TransferRest{SYS_getrandom, {kFirst + 10, 90, GRND_RANDOM}}},
+      {SYS_getrandom, {kFirst, 100, 0}, 100, {}},
+      {SYS_getdents64, {3, kFirst, 100}, 10, {}},
   };
   for (const Case& each : cases) {
     CAPTURE(each.number);
@@ -99,6 +108,26 @@ TEST_CASE("the rest of a transfer begins where the transfer has stopped") {
     CHECK_EQ(rest->number, each.rest->number);
     CHECK(rest->args == each.rest->args);
   }
+}
+
+TEST_CASE("which files end a call early when the thread is woken") {
+  const auto file = [](const char* path) {
+    struct stat file {};
+    REQUIRE_EQ(stat(path, &file), 0);
+    return file;
+  };
+  for (const char* const path : {"/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}) {
+    CAPTURE(path);
+    CHECK(ends_when_woken(SYS_preadv, file(path)));
+  }
+  struct stat socket {};
+  socket.st_mode = S_IFSOCK;
+  CHECK_FALSE(ends_when_woken(SYS_read, socket));  // it has what was there
+  CHECK_FALSE(ends_when_woken(SYS_read, file("/dev/null")));
+  CHECK_FALSE(ends_when_woken(SYS_read, file("/proc/self/exe")));
+  CHECK(ends_when_woken(SYS_write, socket));
+  CHECK_FALSE(ends_when_woken(SYS_write, file("/proc/self/exe")));
+  CHECK(ends_when_woken(SYS_sendfile, file("/proc/self/exe")));
 }
 
 }  // namespace redrive::transfer_rest_test

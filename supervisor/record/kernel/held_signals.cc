@@ -6,10 +6,15 @@
 namespace redrive {
 namespace {
 
-// What is sent in place of a signal. SIGCONT itself would make the process continue, and take back a stop that came
-// after it (signal(7)).
-constexpr int kCarrier = 64;
-constexpr int carrier_of(int signal) { return signal == SIGCONT ? kCarrier : signal; }
+// What is sent in place of a signal to a thread that blocks these. SIGCONT itself would make the process continue, and
+// take back a stop that came after it (signal(7)). It is sent only where all real-time signals are blocked; those that
+// the C library keeps for itself never are in its programs.
+int carrier_of(int signal, uint64_t blocked) {
+  if (signal != SIGCONT) return signal;
+  int carrier = kLastRealTime;
+  while (carrier >= kFirstRealTime && (blocked & bit_of(carrier))) --carrier;
+  return carrier >= kFirstRealTime ? carrier : SIGCONT;
+}
 
 // Whether the kernel would keep one of the two, if both were pending.
 bool are_kept_as_one(const siginfo_t& a, const siginfo_t& b) {
@@ -28,8 +33,9 @@ uint64_t block_signals(Tracer& tracer, pid_t tid) {
 
 bool HeldSignals::overtakes(const siginfo_t& info) const {
   const auto is_before = [&](const siginfo_t& other) { return other.si_signo == info.si_signo && is_queued(other); };
-  return is_queued(info) &&
-         (std::any_of(held_.begin(), held_.end(), is_before) || std::any_of(raised_.begin(), raised_.end(), is_before));
+  const auto was_before = [&](const Raised& raised) { return is_before(raised.info); };
+  return is_queued(info) && (std::any_of(held_.begin(), held_.end(), is_before) ||
+                             std::any_of(raised_.begin(), raised_.end(), was_before));
 }
 
 void HeldSignals::hold(const siginfo_t& info, Clock::time_point now) {
@@ -50,37 +56,40 @@ bool HeldSignals::raise(Tracer& tracer, pid_t pid, pid_t tid, const SignalTurns&
     const siginfo_t info = *next;
     held_.erase(next);
     const bool pending = std::any_of(raised_.begin(), raised_.end(),
-                                     [&](const siginfo_t& raised) { return raised.si_signo == info.si_signo; });
+                                     [&](const Raised& raised) { return raised.info.si_signo == info.si_signo; });
     if (pending && info.si_signo < kFirstRealTime) continue;  // the kernel keeps one of each
     // SIGCONT came, and has taken back the stop (signal(7)).
     if (stops_the_group(info.si_signo) && (tracer.signal_masks(tid).pending & bit_of(SIGCONT))) continue;
-    if (send(tracer, pid, tid, info) && !(blocked & bit_of(carrier_of(info.si_signo)))) return true;
+    if (send(tracer, pid, tid, info, blocked) && !(blocked & bit_of(raised_.back().carrier))) return true;
   }
   return false;
 }
 
 bool HeldSignals::raise(Tracer& tracer, pid_t pid, pid_t tid, const siginfo_t& info) {
   forget_taken(tracer, tid);
-  return send(tracer, pid, tid, info);
+  uint64_t blocked = 0;
+  tracer.get_signal_mask(tid, blocked);
+  return send(tracer, pid, tid, info, blocked);
 }
 
-bool HeldSignals::send(Tracer& tracer, pid_t pid, pid_t tid, const siginfo_t& info) {
-  if (!tracer.send(pid, tid, carrier_of(info.si_signo))) return false;
-  raised_.push_back(info);
+bool HeldSignals::send(Tracer& tracer, pid_t pid, pid_t tid, const siginfo_t& info, uint64_t blocked) {
+  const int carrier = carrier_of(info.si_signo, blocked);
+  if (!tracer.send(pid, tid, carrier)) return false;
+  raised_.push_back({info, carrier});
   return true;
 }
 
 void HeldSignals::forget_taken(Tracer& tracer, pid_t tid) {
   if (raised_.empty()) return;
   const uint64_t pending = tracer.signal_masks(tid).pending;
-  std::erase_if(raised_, [&](const siginfo_t& raised) { return !(pending & bit_of(carrier_of(raised.si_signo))); });
+  std::erase_if(raised_, [&](const Raised& raised) { return !(pending & bit_of(raised.carrier)); });
 }
 
 std::optional<siginfo_t> HeldSignals::arrived(int signal) {
-  const auto was = std::find_if(raised_.begin(), raised_.end(),
-                                [&](const siginfo_t& raised) { return carrier_of(raised.si_signo) == signal; });
+  const auto was =
+      std::find_if(raised_.begin(), raised_.end(), [&](const Raised& raised) { return raised.carrier == signal; });
   if (was == raised_.end()) return {};
-  const siginfo_t info = *was;
+  const siginfo_t info = was->info;
   raised_.erase(was);
   return info;
 }
@@ -90,7 +99,7 @@ void HeldSignals::keep_off(Tracer& tracer, pid_t tid, int ignored) {
   for (const siginfo_t& info : held_) {
     (stops_the_group(info.si_signo) || is_queued(info) ? to_come : kept) |= bit_of(info.si_signo);
   }
-  for (const siginfo_t& info : raised_) to_come |= bit_of(carrier_of(info.si_signo));
+  for (const Raised& raised : raised_) to_come |= bit_of(raised.carrier);
   kept_ = kept & ~to_come;
   block(tracer, tid, kept_);
 }

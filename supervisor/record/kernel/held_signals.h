@@ -80,14 +80,18 @@ class HeldSignals {
   void forget_all();
 
  private:
+  struct Raised {
+    siginfo_t info;
+    int carrier;  // the signal that was sent for it
+  };
   std::deque<siginfo_t> held_;
-  std::deque<siginfo_t> raised_;
+  std::deque<Raised> raised_;
   Clock::time_point since_{};
   uint64_t kept_ = 0;             // those that were kept off since the thread last ran on, as in SignalMasks
   std::optional<uint64_t> mask_;  // the thread's own, while some are kept off
 
   void block(Tracer& tracer, pid_t tid, uint64_t signals);
-  bool send(Tracer& tracer, pid_t pid, pid_t tid, const siginfo_t& info);
+  bool send(Tracer& tracer, pid_t pid, pid_t tid, const siginfo_t& info, uint64_t blocked);
   // What was raised while the thread blocked it may have been taken without a stop (sigtimedwait(2), signalfd(2)).
   void forget_taken(Tracer& tracer, pid_t tid);
 };

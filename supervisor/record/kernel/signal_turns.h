@@ -21,8 +21,8 @@
 
 namespace redrive {
 
-// The kernel's first real-time signal. The C library keeps the first two for itself; its SIGRTMIN comes after them.
-inline constexpr int kFirstRealTime = 32;
+// The kernel's real-time signals. The C library keeps the first two for itself; its SIGRTMIN comes after them.
+inline constexpr int kFirstRealTime = 32, kLastRealTime = 64;
 // Whether the kernel keeps every one of these, in the order in which they came (signal(7)).
 constexpr bool is_queued(const siginfo_t& info) { return info.si_signo >= kFirstRealTime && info.si_code != SI_TIMER; }
 

@@ -18,8 +18,8 @@ void LoopHandover::watch(Unit& unit) {
   constexpr auto kLong = std::chrono::milliseconds(1);  // it has had the baton, and may wait for others
   Thread& holder = *unit.baton.holder();
   const auto now = tracer_.now();
-  if (!unit.baton.is_awaited() || holder.is_interrupted() || !slot_of(holder) || now - unit.baton.since() < kLong)
-    return;
+  if (!unit.baton.is_awaited() || holder.is_interrupted() || now - unit.baton.since() < kLong) return;
+  if (!slot_of(holder) || in_served_call(holder)) return;
   const unsigned instructions = unit.loop_looks.due(now, unit.preemptions);
   if (instructions && tracer_.interrupt(holder.tid)) holder.looked_at = instructions;
 }

@@ -165,11 +165,10 @@ void SignalDelivery::handle(Thread& thread, int signal) {
   if (!at_event && is_ignored(masks(), signal) && gate_stops_.goes_on(thread)) return;
   if (!at_event && gate_stops_.end_cut_short(thread, signal)) return;
   const Disposition what = disposition(masks(), signal);
-  // A stop lets other threads run, and the end of a process lets others that share its memory run: their order is that
-  // of events.
-  const Unit& unit = *thread.process->unit;
-  const bool concerns_others =
-      (what == Disposition::stops && !alone(unit)) || (what == Disposition::ends && unit.processes.size() > 1);
+  // A stop lets other threads run, other units join this one, and others write into its memory. The end of a process
+  // lets others that share its memory run. All of this happens at events.
+  const bool shared = thread.process->unit->processes.size() > 1;
+  const bool concerns_others = what == Disposition::stops || (what == Disposition::ends && shared);
   if (what != Disposition::caught && (at_event || !concerns_others)) {
     deliver(thread, signal, regs, static_cast<uint64_t>(point));
     return;
@@ -208,8 +207,7 @@ void SignalDelivery::ignore(Thread& thread, int signal) {
 void SignalDelivery::stop_with_group(Thread& thread) {
   Unit& unit = *thread.process->unit;
   user_regs_struct regs;
-  const bool gives_up =
-      thread.is<Thread::User>() && !alone(unit) && tracer_.get_regs(thread.tid, regs) && !in_gate(thread, regs.rip);
+  const bool gives_up = thread.is<Thread::User>() && tracer_.get_regs(thread.tid, regs) && !in_gate(thread, regs.rip);
   if (gives_up) {
     if (thread.process->tier()) thread.process->tier()->make_canonical(regs);
     thread.entry = after_restart(regs);

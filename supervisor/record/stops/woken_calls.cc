@@ -19,14 +19,41 @@
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
+namespace {
+
+std::optional<std::chrono::nanoseconds> length_of(const std::optional<SocketTimeout>& timeout) {
+  return timeout ? std::optional(timeout->length) : std::nullopt;
+}
+
+}  // namespace
 
 int64_t WokenCalls::result(Thread& thread, int64_t result) {
   const bool woken = std::exchange(thread.woken, false), disturbed = std::exchange(thread.disturbed, false);
   // After a handler the kernel has nothing to restart, and fails the call with EINTR, whether it was woken or not.
   if (result != -EINTR || thread.entry.orig_rax == SYS_restart_syscall) return result;
   if (!woken && !woken_by_signals(thread, disturbed)) return result;
-  thread.call.timeout.enters_again({thread.call.row, thread.call.args, thread.process->memory});
-  return kErestartNoHandler;
+  const auto of_socket = timeout_of_socket(thread);
+  CallTimeout& timeout = thread.call.timeout;
+  timeout.enters_again({thread.call.row, thread.call.args, thread.process->memory}, length_of(of_socket));
+  if (!of_socket || !timeout.is_over(tracer_.now())) return kErestartNoHandler;
+  timeout.forget();
+  return -of_socket->error;
+}
+
+std::optional<SocketTimeout> WokenCalls::timeout_of_socket(const Thread& thread) {
+  return socket_timeout(*thread.call.row, thread.call.args, thread.process->pidfd.get());
+}
+
+void WokenCalls::note_progress(Thread& thread) {
+  thread.call.timeout.goes_on(tracer_.now(), length_of(timeout_of_socket(thread)));
+}
+
+void WokenCalls::end_late(Unit& unit) {
+  const auto now = tracer_.now();
+  for (const auto& [serial, thread] : unit.threads) {
+    const bool in_call = thread->is<Thread::Syscall>() || thread->is<Thread::Blocked>();
+    if (in_call && thread->call.timeout.is_over(now)) thread->woken = tracer_.interrupt(thread->tid);
+  }
 }
 
 bool WokenCalls::transfer_rest(Thread& thread, uint64_t moved) {
@@ -35,11 +62,10 @@ bool WokenCalls::transfer_rest(Thread& thread, uint64_t moved) {
   const auto rest = rest_of_transfer(number, thread.call.args, process.memory, moved);
   // A program's own filters may allow only what it uses.
   if (!rest || control_.parks() || (limits_.attached && rest->number != number)) return false;
-  // Nothing wakes a thread that writes to a file: it was short for another reason, such as a limit.
-  struct stat info {};
-  if (stat(descriptor_path(process.shown_as(), thread.call.args[0]).c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
-    return false;
-  }
+  if (thread.call.changes_object) return false;  // others may see its changes only together
+  struct stat file {};
+  stat(descriptor_path(process.shown_as(), thread.call.args[0]).c_str(), &file);
+  if (!ends_when_woken(number, file)) return false;
   const Address instruction = vdso_syscall(process.memory, vdso_address(process.shown_as()));
   if (!instruction && process.tier()) return false;
   user_regs_struct regs = thread.entry;
@@ -63,6 +89,7 @@ bool WokenCalls::goes_on(Thread& thread, int64_t result) {
   if (thread.in_hand) return false;
   Bytes xstate = tracer_.get_xstate(thread.tid);
   if (!transfer_rest(thread, static_cast<uint64_t>(result))) return false;
+  note_progress(thread);
   thread.xstate = std::move(xstate);
   thread.state = Thread::Blocked{};
   return true;
@@ -115,7 +142,9 @@ bool WokenCalls::leaves_rest(Thread& thread) {
   const bool whole = result > 0 && static_cast<uint64_t>(result) == regs.rdx && regs.orig_rax != SYS_sendmmsg;
   // recvmmsg(2) leaves what has ended it to the next call on the socket, which fails at once.
   const bool left_over = regs.orig_rax == SYS_recvmmsg && result < 0;
-  const bool goes_on = !ended && thread.signals.empty() &&
+  if (result > 0) note_progress(thread);
+  const bool over = thread.call.timeout.is_over(tracer_.now());
+  const bool goes_on = !ended && !over && thread.signals.empty() &&
                        (whole || left_over || thread.woken || woken_by_signals(thread, thread.disturbed));
   if (goes_on && transfer_rest(thread, moved)) return false;
   rest.done = true;
@@ -155,6 +184,7 @@ void WokenCalls::enter(Thread& thread) {
 }
 
 void WokenCalls::leave(Thread& thread, Event& event) {
+  thread.call.timeout.left();
   const auto own = thread.call.timeout.take_own();
   if (!own) return;
   thread.process->memory.put(own->at, own->timeout);

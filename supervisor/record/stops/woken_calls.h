@@ -4,6 +4,7 @@
 
 #include "supervisor/record/kernel/tracer.h"
 #include "supervisor/record/settings/recorder_limits.h"
+#include "supervisor/record/tracees/socket_timeout.h"
 #include "supervisor/record/tracees/tracee.h"
 
 namespace redrive {
@@ -19,7 +20,7 @@ class WokenCalls {
   // A tracee is woken by signals that it ignores, too, and by its tracer. The kernel then enters most calls again, but
   // some fail with EINTR (ptrace(2), BUGS; epoll_wait(2), rt_sigtimedwait(2), semop(2), sockets with a timeout). With
   // the result that this returns, the kernel does the same with them: it enters the call again, or turns it into EINTR
-  // if a handler runs now. Their timeout continues, but that of a socket starts again.
+  // if a handler runs now. Their timeout continues.
   int64_t result(Thread& thread, int64_t result);
   // Whether a call with this result has transferred only a part of its bytes, of which the rest can be transferred.
   static bool is_cut_short(int64_t number, const std::array<uint64_t, 6>& args, const Memory& memory, int64_t result);
@@ -28,6 +29,8 @@ class WokenCalls {
   bool goes_on(Thread& thread, int64_t result);
   // The same at the exit of a call, which may have ended by itself.
   bool goes_on_if_woken(Thread& thread, int64_t result);
+  // Interrupts threads whose call was woken and sleeps longer than its socket's timeout.
+  void end_late(Unit& unit);
   // At the entry of a call that transfers the rest.
   void enter_rest(Thread& thread);
   // At its exit. True if the thread is now at the exit of the whole call; otherwise it continues.
@@ -43,6 +46,8 @@ class WokenCalls {
   // wakes one thread, and another one may take it: if the process does something about that one, the call fails.
   bool woken_by_signals(const Thread& thread, bool disturbed);
   bool transfer_rest(Thread& thread, uint64_t moved);
+  static std::optional<SocketTimeout> timeout_of_socket(const Thread& thread);
+  void note_progress(Thread& thread);
   static uint64_t moved_by_rest(const Thread& thread, int64_t by, int64_t result);
 
   Tracer& tracer_;

@@ -35,7 +35,7 @@ std::optional<std::chrono::nanoseconds> timeout_of(const CallTimeout::Call& call
 
 std::optional<uint64_t> CallTimeout::enter(const Call& call, Clock::time_point now) {
   entered_at_ = now;
-  if (!std::exchange(enters_again_, false)) deadline_.reset();
+  if (!std::exchange(enters_again_, false)) deadline_.reset(), ends_at_.reset();
   if (!deadline_ || !timeout_of(call)) return {};
   const auto left = std::max(std::chrono::nanoseconds(*deadline_ - now), std::chrono::nanoseconds(0));
   if (is_in_register(*call.row)) {
@@ -48,11 +48,21 @@ std::optional<uint64_t> CallTimeout::enter(const Call& call, Clock::time_point n
   return {};
 }
 
-void CallTimeout::enters_again(const Call& call) {
+void CallTimeout::enters_again(const Call& call, std::optional<std::chrono::nanoseconds> of_socket) {
   if (!deadline_) {
     if (const auto timeout = timeout_of(call)) deadline_ = entered_at_ + *timeout;
   }
+  if (!ends_at_ && of_socket) ends_at_ = entered_at_ + *of_socket;
   enters_again_ = true;
+}
+
+void CallTimeout::goes_on(Clock::time_point now, std::optional<std::chrono::nanoseconds> of_socket) {
+  ends_at_.reset();
+  if (of_socket) ends_at_ = now + *of_socket;
+}
+
+void CallTimeout::left() {
+  if (!enters_again_) ends_at_.reset();
 }
 
 bool CallTimeout::take_shortened() { return std::exchange(shortened_, false); }

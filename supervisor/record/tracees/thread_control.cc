@@ -64,6 +64,11 @@ bool spins(const Thread& thread) {
   return slot && (read_once(slot->spins) >= gate::kMostSpins || read_once(slot->traps) >= gate::kMostTraps);
 }
 
+bool in_served_call(const Thread& thread) {
+  const gate::Slot* const slot = slot_of(thread);
+  return slot && read_once(slot->phase) == gate::Phase::kernel;
+}
+
 void ThreadControl::set_slot(Thread& thread) {
   gate::Slot* const slot = slot_of(thread);
   if (!slot) return;

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -15,9 +16,12 @@ struct Buffer {
   uint64_t size = 0;
 };
 
+constexpr uint64_t kMostBytes = 0x7ffff000;  // that one call transfers (read(2))
+
 std::optional<Buffer> after(const Buffer& buffer, uint64_t moved) {
-  if (moved >= buffer.size) return {};
-  return Buffer{buffer.at + moved, buffer.size - moved};
+  const uint64_t size = std::min(buffer.size, kMostBytes);
+  if (moved >= size) return {};
+  return Buffer{buffer.at + moved, size - moved};
 }
 
 // What is left of the buffer in which the transfer has stopped.
@@ -52,6 +56,14 @@ std::optional<Buffer> after_in_last(Address messages, const Memory& memory, uint
   return memory.get(at, last) ? after_in_message(at, memory, last.msg_len) : std::nullopt;
 }
 
+// Whether the kernel makes up the contents of the file: /dev/zero, /dev/full, /dev/random, /dev/urandom.
+bool is_made_up(const struct stat& file) {
+  constexpr unsigned kMemory = 1, kZero = 5, kFull = 7, kRandom = 8, kUrandom = 9;  // admin-guide/devices.txt
+  if (!S_ISCHR(file.st_mode) || major(file.st_rdev) != kMemory) return false;
+  const unsigned device = minor(file.st_rdev);
+  return device == kZero || device == kFull || device == kRandom || device == kUrandom;
+}
+
 bool waits_for_all(uint64_t flags) { return (flags & MSG_WAITALL) && !(flags & MSG_PEEK); }
 
 }  // namespace
@@ -66,7 +78,26 @@ std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<ui
     if (moved >= count) return {};
     return TransferRest{number, {args[0], args[1] + moved * sizeof(mmsghdr), count - moved, args[3], args[4]}};
   };
+  const auto of_copy = [&](size_t length) -> std::optional<TransferRest> {
+    const uint64_t size = std::min(args[length], kMostBytes);
+    if (moved >= size) return {};
+    TransferRest rest{number, args};
+    rest.args[length] = size - moved;
+    return rest;
+  };
   switch (number) {
+    // The position does not matter where these are woken.
+    case SYS_read:
+    case SYS_pread64:
+      return by(SYS_read, after({args[1], args[2]}, moved));
+    case SYS_readv:
+    case SYS_preadv:
+    case SYS_preadv2:
+      return by(SYS_read, after(args[1], args[2], memory, moved));
+    case SYS_getrandom:
+      if (const auto left = after({args[0], args[1]}, moved))
+        return TransferRest{SYS_getrandom, {left->at, left->size, args[2]}};
+      return {};
     case SYS_write:
       return by(SYS_write, after({args[1], args[2]}, moved));
     case SYS_writev:
@@ -88,10 +119,28 @@ std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<ui
       if (const auto left = after_in_last(args[1], memory, moved)) return by(SYS_sendto, left, args[3]);
       return of_messages();
     case SYS_sendfile:
-      if (moved >= args[3]) return {};
-      return TransferRest{SYS_sendfile, {args[0], args[1], args[2], args[3] - moved}};
+      return of_copy(3);
+    case SYS_copy_file_range:
+      return of_copy(4);
     default:
       return {};
+  }
+}
+
+bool ends_when_woken(int64_t number, const struct stat& file) {
+  switch (number) {
+    case SYS_getrandom:
+    case SYS_sendfile:
+    case SYS_copy_file_range:
+      return true;
+    case SYS_read:
+    case SYS_pread64:
+    case SYS_readv:
+    case SYS_preadv:
+    case SYS_preadv2:
+      return is_made_up(file);
+    default:
+      return !S_ISREG(file.st_mode);  // a write to a file was short for another reason, such as a limit
   }
 }
 
