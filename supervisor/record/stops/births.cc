@@ -9,6 +9,7 @@
 #include "supervisor/record/memory/object_views.h"
 #include "supervisor/record/stops/checkpointer.h"
 #include "supervisor/record/stops/ends.h"
+#include "supervisor/record/stops/late_writes.h"
 #include "supervisor/record/stops/programs.h"
 #include "supervisor/record/stops/stop_handler.h"
 #include "supervisor/record/stops/turns.h"
@@ -17,6 +18,18 @@
 #include "supervisor/tier/births.h"
 
 namespace redrive {
+namespace {
+
+// Calls of other threads that have not come to their exits may have written into the memory that a child has just got,
+// or not: a replay, which writes at their exits, must know.
+void note_written_for_child(const Thread& parent, const Memory& memory, std::vector<MemoryWrite>& writes) {
+  for (const auto& [serial, thread] : parent.process->unit->threads) {
+    const bool same_memory = thread->process->memory_id == parent.process->memory_id;
+    if (thread != &parent && same_memory) note_pending_outputs(*thread, memory, writes);
+  }
+}
+
+}  // namespace
 
 void Births::start(Thread& thread) {
   user_regs_struct regs;
@@ -110,7 +123,7 @@ void Births::born(Thread& parent, pid_t tid) {
     made.vdso_patch = process.vdso_patch;
     made.not_copied = process.not_copied;
     child = &tracees_.add_thread(made, tid);
-    if (!(flags & CLONE_VM)) note_pending_outputs(parent, made.memory, event->child_writes);
+    if (!(flags & CLONE_VM)) note_written_for_child(parent, made.memory, event->child_writes);
     if (flags & CLONE_CHILD_SETTID && (flags & CLONE_NEWPID || forks_into_namespace(process.pid))) {
       // A replay writes the number that the parent is told; the child has another one in its own namespace.
       const int32_t own = pid_in_own_namespace(tid);
@@ -157,29 +170,6 @@ void Births::born(Thread& parent, pid_t tid) {
 // kernel/sched/core.c). Processes that share that memory must find it there after the birth, as in a replay. So the
 // parent stays in the kernel until the child has stopped, or was killed; the child's stop is handled in its turn.
 void Births::let_write_number(pid_t child) { stops_.await(child); }
-
-// Calls of other threads that have not come to their exits may have written into the memory that a child has just got,
-// or not: a replay, which writes at their exits, must know.
-void Births::note_pending_outputs(const Thread& parent, const Memory& memory, std::vector<MemoryWrite>& writes) {
-  constexpr uint64_t kMost = 16 << 20;  // of one buffer
-  const auto note = [&](Address address, uint64_t length) {
-    Bytes data(std::min(length, kMost));
-    data.resize(memory.read_some(address, data.data(), data.size()));
-    if (!data.empty()) writes.push_back({address, data.size(), MemoryWrite::Kind::data, std::move(data)});
-  };
-  for (const auto& [serial, thread] : parent.process->unit->threads) {
-    const bool pending = thread->is<Thread::Blocked>() || thread->is_ready(Thread::Stop::exit);
-    const bool same_memory = thread->process->memory_id == parent.process->memory_id;
-    if (thread == &parent || !same_memory || !pending || !thread->call.row) continue;
-    for (const Span& span : possible_outputs(thread->call.output_args, thread->call.sizes))
-      note(span.address, span.length);
-    // What was left of its timeout is no output: the child finds the program's own.
-    if (const auto& own = thread->call.timeout.own()) {
-      memory.put(own->at, own->timeout);
-      note(own->at, sizeof own->timeout);
-    }
-  }
-}
 
 void note_birth(const Thread& parent, const Memory& memory, Event& event) {
   const BirthRequest request = birth_request(*parent.call.row, parent.call.args, memory);

@@ -53,7 +53,6 @@ class Births {
 
  private:
   void let_write_number(pid_t child);
-  static void note_pending_outputs(const Thread& parent, const Memory& memory, std::vector<MemoryWrite>& writes);
 
   Tracer& tracer_;
   StopQueue& stops_;

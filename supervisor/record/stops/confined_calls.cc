@@ -48,6 +48,7 @@ void ConfinedCalls::end_forbidden(Thread& thread, int signal, bool whole_process
     event.ip = thread.entry.rip;
     event.args[0] = static_cast<uint64_t>(SignalPoint::anywhere);
     event.fatal = true;
+    ends_.note_late_writes(process, event.writes);
     process.unit->log.add(std::move(event));
     process.end_logged = true;
     thread.state = Thread::Syscall{};

@@ -20,17 +20,34 @@
 #include "supervisor/record/stops/foreign_memory.h"
 #include "supervisor/record/stops/gate_stops.h"
 #include "supervisor/record/stops/joiner.h"
+#include "supervisor/record/stops/late_writes.h"
 #include "supervisor/record/stops/preempter.h"
-#include "supervisor/record/stops/robust_futexes.h"
 #include "supervisor/record/stops/signal_delivery.h"
 #include "supervisor/record/stops/tracer_answers.h"
 #include "supervisor/record/stops/turns.h"
 #include "supervisor/record/tracees/findings.h"
 #include "supervisor/record/tracees/thread_control.h"
 #include "supervisor/record/tracees/tracees.h"
+#include "supervisor/tier/births.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
+namespace {
+
+// The thread of the process that executes a program; null if none does.
+Thread* executing_in(const Process& process) {
+  const auto& threads = process.unit->threads;
+  const auto found = std::find_if(threads.begin(), threads.end(), [&](const auto& entry) {
+    const Thread& thread = *entry.second;
+    const SyscallRow* const row = thread.call.row;
+    const bool inside = thread.is<Thread::Syscall>() || thread.is<Thread::Blocked>();
+    const bool executes = row && (row->special == Special::execve || row->special == Special::execveat);
+    return thread.process == &process && inside && executes;
+  });
+  return found == threads.end() ? nullptr : found->second;
+}
+
+}  // namespace
 
 LeftBehind Ends::left_behind() const {
   std::set<const Process*> processes;
@@ -45,8 +62,6 @@ void Ends::end_thread(Thread& thread, bool whole_process) {
   const bool last = whole_process || process.threads - (process.leader_exited ? 1 : 0) == 1;
   process.end_logged |= last;
   process.leader_exited |= leader;
-  thread.exited = true;
-  if (thread.tid == process.shown_as() && !last) show_by_another(process);
   unit.clock.cpu_ns();  // asked for the last time while the process lives
   if (last) {
     intervals_.note_end_state(thread, before_syscall(thread.entry));
@@ -55,19 +70,29 @@ void Ends::end_thread(Thread& thread, bool whole_process) {
   }
   Event& event = unit.log.closing(thread.serial, static_cast<int32_t>(thread.entry.orig_rax));
   event.fatal = true;
-  if (whole_process) {
-    for (const auto& [serial, other] : unit.threads) {
-      if (other->process == &process) note_thread_end(*other, last, event);
-    }
-  } else {
-    note_thread_end(thread, last, event);
-  }
+  last ? note_late_writes(process, event.writes) : note_thread_end(thread, event.writes);
   unit.log.close(false);
+  thread.exited = true;
+  if (thread.tid == process.shown_as() && !last) show_by_another(process);
   if (!whole_process) signals_.pass_on_held(thread);
   thread.state = Thread::Syscall{};
   control_.resume(thread, Resume::cont);
   // A leader's end is reported only after its last thread's; the others continue meanwhile.
   if (leader && !last) turns_.give_up(unit);
+}
+
+// The calls of other threads must not write any more when it is looked what they have written.
+void Ends::note_late_writes(const Process& process, std::vector<MemoryWrite>& writes) {
+  const Unit& unit = *process.unit;
+  for (const auto& [serial, thread] : unit.threads) {
+    const bool may_write = thread->process == &process && unit.processes.size() > 1 && call_may_write(*thread);
+    // Otherwise the end of a leader would be waited for, which comes only after those of its other threads.
+    if (!may_write || !thread->reports_exit || thread->is_ready(Thread::Stop::exit)) continue;
+    const bool bears = is_birth(*thread->call.row);  // which cannot be interrupted (vfork(2))
+    if (bears || stops_.holds(thread->tid) || !tracer_.interrupt(thread->tid)) continue;
+    stops_.await(thread->tid);
+  }
+  note_process_end(process, writes);
 }
 
 // /proc no longer shows the memory and the files of a thread that has exited.
@@ -96,6 +121,10 @@ void Ends::exits(Thread& thread, TraceeEnd end) {
   std::optional<Address> call;
   if (end.killed() && !thread.process->end_logged && !thread.left_out && ran && others) call = bring_to_place(thread);
   note_end_of_process(thread, end, call);
+  // What its call wrote after that of the thread that executes a program was made.
+  if (Thread* const executing = executing_in(*thread.process); executing && unit.processes.size() > 1) {
+    note_pending_outputs(thread, thread.process->memory, executing->call.written_by_exec);
+  }
   control_.resume(thread, Resume::cont);
 }
 
@@ -128,19 +157,14 @@ std::optional<Address> Ends::bring_to_place(Thread& thread) {
 
 // A thread ends, or has ended. The end of a process that is killed is an event; every other end is known from its call.
 // `call`: which it was about to make; nothing if that is not known.
-void Ends::note_end_of_process(const Thread& thread, TraceeEnd end, std::optional<Address> call) {
+void Ends::note_end_of_process(Thread& thread, TraceeEnd end, std::optional<Address> call) {
   Process& process = *thread.process;
   Unit& unit = *process.unit;
+  thread.reports_exit = false;  // it has, if it was to
   if (process.end_logged || !unit.in_interval || thread.left_out) return;
   const bool last = process.threads == 1;
-  const auto is_its = [&](const auto& entry) { return entry.second->process == &process; };
   // When one thread executes a program, the other threads of its process are killed as well.
-  const bool executes = std::any_of(unit.threads.begin(), unit.threads.end(), [&](const auto& entry) {
-    const Thread& other = *entry.second;
-    const SyscallRow* const row = other.call.row;
-    const bool inside = other.is<Thread::Syscall>() || other.is<Thread::Blocked>();
-    return is_its(entry) && inside && row && (row->special == Special::execve || row->special == Special::execveat);
-  });
+  const bool executes = executing_in(process);
   // A thread that runs makes calls, which may be served, until it has been killed as well.
   const Thread* const holder = unit.baton.holder();
   const bool one_runs = holder && holder != &thread && holder->process == &process && holder->is<Thread::User>();
@@ -153,9 +177,7 @@ void Ends::note_end_of_process(const Thread& thread, TraceeEnd end, std::optiona
   event.ip = call.value_or(0);
   event.args[0] = static_cast<uint64_t>(call ? SignalPoint::before_syscall : SignalPoint::anywhere);
   event.fatal = true;
-  for (const auto& [serial, other] : unit.threads) {
-    if (other->process == &process) note_thread_end(*other, true, event);
-  }
+  note_late_writes(process, event.writes);
   unit.log.add(std::move(event));
   unit.end_state.clear();
 }

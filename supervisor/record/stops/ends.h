@@ -60,6 +60,8 @@ class Ends {
   void ask_for_exit(Thread& thread);
   // A thread is about to end, and still has its memory.
   void exits(Thread& thread, TraceeEnd end);
+  // A process is about to end. Adds what others find in its memory that no exit of a call says.
+  void note_late_writes(const Process& process, std::vector<MemoryWrite>& writes);
   // The kernel has reported the end of a tracee.
   void ended(pid_t tid, TraceeEnd end);
   // Frees units that have ended. Call this at a stop, when nothing refers to them.
@@ -82,7 +84,7 @@ class Ends {
  private:
   void show_by_another(Process& process);
   std::optional<Address> bring_to_place(Thread& thread);
-  void note_end_of_process(const Thread& thread, TraceeEnd end, std::optional<Address> call = {});
+  void note_end_of_process(Thread& thread, TraceeEnd end, std::optional<Address> call = {});
 
   Tracer& tracer_;
   StopQueue& stops_;

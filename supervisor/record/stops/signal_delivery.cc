@@ -14,7 +14,6 @@
 #include "supervisor/record/disguise/forced_signals.h"
 #include "supervisor/record/stops/ends.h"
 #include "supervisor/record/stops/gate_stops.h"
-#include "supervisor/record/stops/robust_futexes.h"
 #include "supervisor/record/stops/signal_frames.h"
 #include "supervisor/record/stops/stop_handler.h"
 #include "supervisor/record/stops/trap_answers.h"
@@ -244,9 +243,7 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
     event.fatal = true;
     if (where == static_cast<uint64_t>(SignalPoint::fault)) intervals_.note_end_state(thread, regs);
     // The process's other threads hold their locks until it ends, which is now.
-    for (const auto& [serial, other] : unit.threads) {
-      if (other->process == thread.process && unit.processes.size() > 1) note_thread_end(*other, true, event);
-    }
+    ends_.note_late_writes(*thread.process, event.writes);
     unit.log.add(std::move(event));
     thread.process->end_logged = true;
     if (spared) tracer_.send(thread.process->pid, SIGKILL);

@@ -19,11 +19,11 @@
 #include "supervisor/record/stops/foreign_memory.h"
 #include "supervisor/record/stops/hidden_copies.h"
 #include "supervisor/record/stops/joiner.h"
+#include "supervisor/record/stops/late_writes.h"
 #include "supervisor/record/stops/layout_calls.h"
 #include "supervisor/record/stops/lock_calls.h"
 #include "supervisor/record/stops/native_state.h"
 #include "supervisor/record/stops/object_sharing.h"
-#include "supervisor/record/stops/robust_futexes.h"
 #include "supervisor/record/stops/signal_delivery.h"
 #include "supervisor/record/stops/step_handover.h"
 #include "supervisor/record/stops/tracer_answers.h"
@@ -151,8 +151,8 @@ void StoppedCalls::enter(Thread& thread) {
   }
   if (executes) {
     intervals_.note_end_state(thread, before_syscall(thread.entry));
-    thread.call.written_by_exec =
-        unit.processes.size() > 1 ? written_by_exec(*thread.process) : std::vector<MemoryWrite>();
+    thread.call.written_by_exec.clear();
+    note_process_end(*thread.process, thread.call.written_by_exec);
   }
   thread.state = Thread::Syscall{};
   if (is_birth(row)) {
