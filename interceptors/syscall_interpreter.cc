@@ -369,6 +369,12 @@ void add_messages(EntrySizes& entry, const SyscallRow& row, Args args, int index
   }
 }
 
+Span ifconf_buffer(Address request, const Memory& memory) {
+  Address buffer = 0;
+  memory.get(request + offsetof(::ifconf, ifc_buf), buffer);
+  return {buffer, u32_at(memory, request), false};
+}
+
 // Reads what a watched argument may change: some memory from its own address on, and from each pointer in its
 // structure.
 void watch(EntrySizes& entry, Address structure, uint64_t size, const Memory& memory) {
@@ -481,13 +487,6 @@ void add_message_outputs(std::vector<Span>& spans, ArgKind kind, const EntrySize
   }
 }
 
-void add_ifconf_output(std::vector<Span>& spans, Address address, uint64_t size, const Memory& memory) {
-  Address buffer = 0;
-  memory.get(address + 8, buffer);
-  add(spans, address, sizeof(uint32_t));
-  add(spans, buffer, std::min<uint64_t>(size, u32_at(memory, address)));
-}
-
 void add_output(std::vector<Span>& spans, const SyscallRow& row, Args args, int index, const EntrySizes& entry,
                 int64_t result, const Memory& memory) {
   const Arg& arg = row.args[index];
@@ -504,7 +503,11 @@ void add_output(std::vector<Span>& spans, const SyscallRow& row, Args args, int 
     case ArgKind::mmsghdr_out:
       return add_message_outputs(spans, arg.kind, entry, result, memory);
     case ArgKind::ifconf:
-      return add_ifconf_output(spans, args[index], entry.size[index], memory);
+      add(spans, args[index], sizeof(uint32_t));
+      for (const Span& buffer : entry.fixed_outputs) {
+        add(spans, buffer.address, std::min<uint64_t>(buffer.length, u32_at(memory, args[index])));
+      }
+      return;
     case ArgKind::ethtool:
       for (const Span& command : entry.fixed_outputs) add(spans, command.address, result < 0 ? 0 : command.length);
       return;
@@ -549,7 +552,7 @@ void entry_sizes(const SyscallRow& row, Args args, const Memory& memory, EntrySi
   for (int i = 0; i < 6; ++i) {
     const Arg& arg = row.args[i];
     if (is_output(arg.kind)) entry.size[i] = capacity(row, args, i, memory);
-    if (arg.kind == ArgKind::ifconf) entry.size[i] = u32_at(memory, args[i]);
+    if (arg.kind == ArgKind::ifconf) entry.fixed_outputs.push_back(ifconf_buffer(args[i], memory));
     if (arg.kind == ArgKind::ethtool) entry.fixed_outputs.push_back(ethtool_command(args[i], memory));
     if (arg.kind == ArgKind::iovec_out) add_buffers(entry, args[i], vector_count(row, args, i), arg.payload, memory);
     if (arg.kind == ArgKind::msghdr_out || arg.kind == ArgKind::mmsghdr_in || arg.kind == ArgKind::mmsghdr_out) {

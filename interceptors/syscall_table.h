@@ -247,8 +247,8 @@ struct EntrySizes {
   std::array<uint64_t, 6> size{};  // capacity of each out argument at entry
   std::vector<Span> buffers;       // payload buffers of iovec_out/msghdr_out/mmsghdr_out, in order, also empty ones
   std::vector<uint32_t> buffer_counts;  // how many of `buffers` belong to each message; one element for iovec_out
-  std::vector<Span> fixed_outputs;      // other memory that msghdr_out/mmsghdr_out writes; a fixed number for each
-                                        // message: name, control, the header's lengths and flags; including empty ones
+  std::vector<Span> fixed_outputs;      // other memory: name, control, the header's lengths and flags of each message,
+                                        // also empty ones; or what an ifconf or ethtool structure points to
   std::vector<Stretch> watched;         // what a watched argument may change, as it is at entry; in ascending order
 };
 EntrySizes entry_sizes(const SyscallRow& row, std::span<const uint64_t, 6> args, const Memory& memory);

@@ -410,22 +410,37 @@ struct Writer {
   bool has_room() const { return room <= static_cast<uint64_t>(end - next); }
 };
 
+// What a piece holds. What a call has found in memory is read there after it: it may have written over the array that
+// says where its buffers are.
+template <typename T>
+const T* content(const Piece* piece) {
+  return reinterpret_cast<const T*>(piece + 1);
+}
+const Piece* following(const Piece* piece) {
+  return reinterpret_cast<const Piece*>(content<uint8_t>(piece) + padded(piece->length));
+}
+
 void add_written(Writer& writer, const iovec* vector, uint64_t count, uint64_t bytes) {
   for (uint64_t i = 0; i < count && bytes; ++i) {
     const uint64_t part = smaller(vector[i].iov_len, bytes);
-    writer.add_after(reinterpret_cast<uint64_t>(vector[i].iov_base), part);
+    if (vector[i].iov_base) writer.add_after(reinterpret_cast<uint64_t>(vector[i].iov_base), part);
     bytes -= part;
   }
 }
 
-// `before`: the header as the call found it. The kernel does not change the addresses in it.
-void add_received(Writer& writer, const msghdr& before, const msghdr& now, uint64_t bytes) {
-  writer.add_after(reinterpret_cast<uint64_t>(before.msg_name), smaller(name_length(before), now.msg_namelen));
-  writer.add_after(reinterpret_cast<uint64_t>(before.msg_control), smaller(control_length(before), now.msg_controllen));
-  add_written(writer, before.msg_iov, before.msg_iovlen, bytes);
+// `before`: the header as the call found it, followed by its array of buffers, if it has one. Returns what follows
+// them.
+const Piece* add_received(Writer& writer, const Piece* before, const msghdr& now, uint64_t bytes) {
+  const auto& header = *content<msghdr>(before);
+  writer.add_after(reinterpret_cast<uint64_t>(header.msg_name), smaller(name_length(header), now.msg_namelen));
+  writer.add_after(reinterpret_cast<uint64_t>(header.msg_control), smaller(control_length(header), now.msg_controllen));
+  const Piece* const vector = following(before);
+  if (!header.msg_iov) return vector;
+  add_written(writer, content<iovec>(vector), header.msg_iovlen, bytes);
+  return following(vector);
 }
 
-// `before`: the span's own memory, `length` bytes, as the call found it.
+// `before`: the span's own memory, `length` bytes, as the call found it, followed by what it points to.
 void add_outputs(Writer& writer, const Span& span, const Registers& regs, const Piece* before, uint64_t length,
                  int64_t result) {
   const uint64_t address = argument(regs, span.arg);
@@ -438,16 +453,17 @@ void add_outputs(Writer& writer, const Span& span, const Registers& regs, const 
       return writer.add_after(address, other ? smaller(length, at<uint32_t>(other)) : 0);
     }
     case Extent::vector:
-      return add_written(writer, &at<iovec>(address), count(span, regs), made);
+      return add_written(writer, content<iovec>(before), count(span, regs), made);
     case Extent::message:
       writer.add_after(address, length);
-      return add_received(writer, *reinterpret_cast<const msghdr*>(before + 1), at<msghdr>(address), made);
+      add_received(writer, before, at<msghdr>(address), made);
+      return;
     case Extent::messages: {
       writer.add_after(address, length);
-      const auto* was = reinterpret_cast<const mmsghdr*>(before + 1);
       const auto* now = &at<mmsghdr>(address);
+      before = following(before);
       for (uint64_t i = 0; i < made && !span.sent; ++i) {
-        add_received(writer, was[i].msg_hdr, now[i].msg_hdr, now[i].msg_len);
+        before = add_received(writer, before, now[i].msg_hdr, now[i].msg_len);
       }
       return;
     }
@@ -993,16 +1009,19 @@ bool serve_call(Slot& s) {
   if (result > 0) s.tests = s.waits = 0;
   if (waits_ns) s.tested_at_ns = read_clock(kMonotonicClock, Phase::after);
   if (tried && result == call.timed_out) {
-    // The call would sleep, so what the kernel has written is undone.
+    // The call would sleep, so what the kernel has written is undone. Its own timeout, which may lie in memory that
+    // cannot be written to, the kernel has not seen.
     for (int i = 0; i < call.spans; ++i) {
       const Span& span = call.span[i];
-      if (!span.before || !span.after || !argument(regs, span.arg)) continue;
+      if (!span.before || !span.after || !argument(regs, span.arg) || span.arg == call.timeout) continue;
       if (is_written(span.written, result))
         copy(reinterpret_cast<void*>(pieces[i]->address), pieces[i] + 1, lengths[i]);
     }
     return false;
   }
 
+  record->result = result;
+  barrier();  // the supervisor needs it if memory cannot be read from here on
   for (int i = 0; i < call.spans; ++i) {
     const Span& span = call.span[i];
     if (!span.after || !argument(regs, span.arg) || !is_written(span.written, result)) continue;
@@ -1017,7 +1036,6 @@ bool serve_call(Slot& s) {
   record->size = static_cast<uint32_t>(writer.next - reinterpret_cast<uint8_t*>(record));
   barrier();
   record->after = writer.after;
-  record->result = result;
   s.regs.rax = static_cast<uint64_t>(result);
   note_spin(s, call, result);
   // The kernel may have written a part of what it could not write. The supervisor looks what is there, and which memory

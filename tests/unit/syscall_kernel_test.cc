@@ -562,6 +562,12 @@ TEST_CASE("ioctl") {
     });
     CHECK(interfaces.result == 0);
   }
+  probe(__NR_ioctl, [&](Arena& arena) {  // the buffer lies over the structure
+    uint8_t* const address = arena.bytes(2000);
+    const ifconf list{2000, {reinterpret_cast<char*>(address)}};
+    std::memcpy(address, &list, sizeof list);
+    return call_args(net.get(), SIOCGIFCONF, address);
+  });
   for (const uint32_t room : {0, 3, 50}) {
     auto extents = probe(__NR_ioctl, [&](Arena& arena) {
       fsmap_head* head = reinterpret_cast<fsmap_head*>(arena.bytes(sizeof(fsmap_head) + room * sizeof(fsmap)));

@@ -52,6 +52,21 @@ void GateStops::leave_gate(Thread& thread) {
   tracer_.set_regs(thread.tid, regs);
 }
 
+bool GateStops::leave_after_fault(Thread& thread) {
+  gate::Slot* const slot = slot_of(thread);
+  if (!slot || slot->phase != gate::Phase::after) {
+    leave_gate(thread);
+    control_.run_on(thread);
+    return true;
+  }
+  const auto made = RingReader::current(*slot);
+  const int64_t result = made ? read_once(made->record().result) : 0;
+  if (!open_in_slot(thread)) return false;
+  set_result(thread, result);
+  stopped_calls_.leave(thread);
+  return true;
+}
+
 void GateStops::cancel_pending(Thread& thread) {
   RecordedGate& gate = *thread.process->gate;
   if (!gate.reader.cancel_entry()) return;

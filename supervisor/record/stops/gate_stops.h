@@ -39,6 +39,10 @@ class GateStops {
 
   // At a stop in the middle of a served call: if the call has done nothing yet, it is left to a stop.
   void leave_gate(Thread& thread);
+  // The thread has faulted there, because memory that the call names cannot be read. A call that was made ends like one
+  // that stops, with the kernel's result; any other is left to a stop, so that the kernel says so. False if the program
+  // has written into the memory that it shares with the recorder.
+  bool leave_after_fault(Thread& thread);
   // The send that was about to be served is left to a stop.
   void cancel_pending(Thread& thread);
   // Another thread of the unit could run: it gets the baton if the holder sleeps in a served call. From then on the

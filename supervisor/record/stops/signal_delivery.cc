@@ -138,12 +138,7 @@ void SignalDelivery::handle(Thread& thread, int signal) {
     return;
   }
   const bool faulted = !raised && caused_by_instruction(info);
-  if (faulted && in_gate(thread, regs.rip)) {
-    // The call's arguments name memory that cannot be read: the kernel is left to say so.
-    gate_stops_.leave_gate(thread);
-    control_.run_on(thread);
-    return;
-  }
+  if (faulted && in_gate(thread, regs.rip) && gate_stops_.leave_after_fault(thread)) return;
   if (faulted && signal == SIGTRAP && info.si_code == TRAP_TRACE && ends_step(thread, regs)) return;
   if (faulted && (signal == SIGSEGV || signal == SIGILL) && traps_.answer_instruction(thread, signal, regs)) return;
   if (faulted) {
