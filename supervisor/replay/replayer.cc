@@ -62,7 +62,8 @@ Result<Replayer::Outcome> Replayer::run() {
   const PlannedInterval& what = redriving_.what;
   try {
     Result<Outcome> outcome = run_to_end();
-    if ((!outcome || outcome->divergence) && runner_.was_killed()) {
+    const bool complete = outcome && !outcome->divergence && outcome->unverified.empty();
+    if (!complete && runner_.was_killed()) {
       return Error{
           fmt::format("interval {} of unit {} was not re-driven: its process was killed, as by the kernel if memory is "
                       "short or the "
