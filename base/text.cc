@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <new>
+#include <system_error>
 
 namespace redrive {
 
@@ -101,7 +102,11 @@ std::optional<uint64_t> parse_number(std::string_view text) {
 }
 
 std::string describe(const std::exception& failure) {
-  return dynamic_cast<const std::bad_alloc*>(&failure) ? kNoMemory : failure.what();
+  if (dynamic_cast<const std::bad_alloc*>(&failure)) return kNoMemory;
+  // A thread that cannot be started is the only thing that fails without being named.
+  const auto* const system = dynamic_cast<const std::system_error*>(&failure);
+  const bool no_thread = system && system->code().message() == failure.what();
+  return no_thread ? std::string("cannot start a thread: ") + failure.what() : failure.what();
 }
 
 }  // namespace redrive

@@ -161,22 +161,30 @@ Result<SearchEnd> PlaceSearch::find() {
     if (!differs) return SearchEnd(Found{});
   }
   const Stub& stub = redriving_.unit.stub(thread_.process);
-  ASSIGN_OR_RETURN(Probe probe, Probe::set(stub, thread_.tid, saved_.regs));
+  auto set = Probe::set(stub, thread_.tid, saved_.regs);
+  if (!set) return not_found(set.error().message);
+  Probe& probe = *set;
   // In a recursion, the outermost frame that differs rules out most of the wrong places.
   const Address stack = saved_.regs.rsp & ~uint64_t{7}, stack_page = stack & ~(kPageSize - 1);
   ASSIGN_OR_RETURN(const Bytes frames, pages_of(memory, stack_page, kStackPages));
   Bytes now(frames.size());
+  const std::vector<AddressRange> foreign = probe.foreign();
+  const auto is_foreign = [&](Address word) {
+    return std::ranges::any_of(
+        foreign, [&](const AddressRange& range) { return range.start < word + sizeof(uint64_t) && word < range.end; });
+  };
   const auto outermost = [&]() -> std::optional<Address> {
     if (!stub.memory().read(stack_page, now.data(), now.size())) return std::nullopt;
     for (size_t at = now.size(); at >= stack - stack_page + sizeof(uint64_t); at -= sizeof(uint64_t)) {
       const size_t word = at - sizeof(uint64_t);
-      if (std::memcmp(&now[word], &frames[word], sizeof(uint64_t)) != 0) return stack_page + word;
+      const bool differs = std::memcmp(&now[word], &frames[word], sizeof(uint64_t)) != 0;
+      if (differs && !is_foreign(stack_page + word)) return stack_page + word;
     }
     return std::nullopt;
   };
   const auto require = [&](Address address, const Bytes& page, Address start) {
     uint64_t word = 0;
-    if (address - start > page.size() || page.size() - (address - start) < sizeof word) return;
+    if (is_foreign(address) || address - start > page.size() || page.size() - (address - start) < sizeof word) return;
     std::memcpy(&word, &page[address - start], sizeof word);
     probe.require(address, word);
   };
@@ -192,7 +200,7 @@ Result<SearchEnd> PlaceSearch::find() {
     if (const auto frame = at == Probe::Stop::wanted ? outermost() : std::nullopt) {
       require(*frame, frames, stack_page);
     } else if (at == Probe::Stop::wanted) {
-      ASSIGN_OR_RETURN(const auto differs, here(probe.foreign()));
+      ASSIGN_OR_RETURN(const auto differs, here(foreign));
       if (!differs) break;
       if (++compared == kComparisons) {
         return not_found(fmt::format("all registers were equal {} times, and memory differed", kComparisons));

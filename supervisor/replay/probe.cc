@@ -3,10 +3,12 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "checkpoint/address_space.h"
 #include "supervisor/tier/code_segments.h"
@@ -20,6 +22,8 @@ constexpr uint8_t kBreakpoint = 0xcc;
 constexpr unsigned kRequired = 64;             // places in memory that can be compared
 constexpr uint64_t kFlagsOfTracing = 0x10100;  // RF, TF
 constexpr size_t kCompared = 15;               // all but rax
+
+constexpr uint64_t kAreaSize = 2 * kPageSize;  // of the comparing code
 
 // What the code reads and writes: the page after it.
 struct Data {
@@ -48,6 +52,10 @@ bool step(pid_t tid) {
     if (ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) != 0) return false;
     if (caused_by_instruction(info)) return status >> 8 == SIGTRAP;
   }
+}
+
+Result<void> add_move(Calls& calls, Address from, uint64_t length, Address to) {
+  return calls.add("move memory in a stub", SYS_mremap, {from, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, to});
 }
 
 // Code at `area` that compares, and continues with the moved instructions. Flags are kept in rax meanwhile (lahf,
@@ -129,13 +137,13 @@ Result<Probe> Probe::set(const Stub& stub, pid_t tid, const user_regs_struct& wa
   const Mapping* mapping = mapping_at(mappings, wanted.rip);
   CodeSegments segments;
   const auto window = mapping ? segments.window_at(memory, *mapping, wanted.rip) : std::nullopt;
-  const auto gap = window ? Gate::gap_near(ranges_of(mappings), wanted.rip) : std::nullopt;
+  const auto gap = Gate::gap_near(ranges_of(mappings), wanted.rip);
   if (window && gap) {
     Bytes moved(window->after);
     if (!memory.read(wanted.rip, moved.data(), moved.size())) return Error{"code cannot be read"};
     const ComparingCode comparison(*gap, moved, *window, wanted.rip);
     if (comparison.fits()) {
-      TRY(stub.map_anonymous(tid, *gap, 2 * kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE));
+      TRY(stub.map_anonymous(tid, *gap, kAreaSize, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE));
       Data data{};
       data.wanted[0] = wanted.rax;
       for (size_t i = 0; i < kCompared; ++i) data.wanted[i + 1] = wanted.*kOrder[i];
@@ -155,6 +163,11 @@ Result<Probe> Probe::set(const Stub& stub, pid_t tid, const user_regs_struct& wa
     if (!memory.read(wanted.rip, probe.original_.data(), 1)) return Error{"code cannot be read"};
   }
   TRY(probe.leave_window(tid));
+  if (mapping && mapping->shared) {
+    if (!gap) return Error{"there is no room for a copy of shared code"};
+    static_assert(kAreaSize + 2 * kPageSize <= kTrampolinesSize);
+    TRY(probe.move_away(tid, *mapping, *gap + kAreaSize));
+  }
   if (!probe.insert()) return Error{"code cannot be written"};
   return probe;
 }
@@ -169,11 +182,42 @@ Result<void> Probe::leave_window(pid_t tid) const {
   }
 }
 
+// A mapping that is split by this becomes one again when its pages are back.
+Result<void> Probe::move_away(pid_t tid, const Mapping& mapping, Address away) {
+  const AddressRange pages{page_down(wanted_.rip), page_up(wanted_.rip + original_.size())};
+  const uint64_t length = pages.end - pages.start;
+  Bytes contents(length);
+  if (!stub_->memory().read(pages.start, contents.data(), length)) return Error{"code cannot be read"};
+  StubCalls calls(*stub_, tid);
+  TRY(add_move(calls, pages.start, length, away));
+  TRY(calls.map_anonymous(pages.start, length, mapping.protection, MAP_PRIVATE));
+  TRY(calls.run());
+  if (!stub_->memory().write(pages.start, contents.data(), length)) return Error{"code cannot be written"};
+  moved_ = {pages, away, std::move(contents)};
+  return {};
+}
+
 bool Probe::insert() const { return stub_->memory().write(wanted_.rip, inserted_.data(), inserted_.size()); }
 
 bool Probe::intact() const {
-  Bytes now(inserted_.size());
-  return stub_->memory().read(wanted_.rip, now.data(), now.size()) && now == inserted_;
+  return holds(wanted_.rip, inserted_) && (!moved_ || holds(moved_->away, moved_->contents));
+}
+
+bool Probe::holds(Address address, const Bytes& expected) const {
+  Bytes now(expected.size());
+  return stub_->memory().read(address, now.data(), now.size()) && now == expected;
+}
+
+// What the program has written into the copy is kept.
+Result<void> Probe::move_back(Calls& calls) const {
+  const Address start = moved_->pages.start;
+  const uint64_t length = moved_->contents.size();
+  Bytes now(length);
+  if (!stub_->memory().read(start, now.data(), length)) return Error{"code cannot be read"};
+  if (now != moved_->contents && !stub_->memory().write(moved_->away, now.data(), length)) {
+    return Error{"code cannot be written"};
+  }
+  return add_move(calls, moved_->away, length, start);
 }
 
 Probe::Stop Probe::at(user_regs_struct& regs) const {
@@ -205,12 +249,17 @@ bool Probe::require(Address address, uint64_t value) {
 Result<void> Probe::remove(pid_t tid, const user_regs_struct& regs) const {
   if (!stub_->memory().write(wanted_.rip, original_.data(), original_.size())) return Error{"code cannot be written"};
   if (!set_regs(tid, regs)) return errno_error("cannot set registers");
-  return area_ ? stub_->unmap(tid, area_, 2 * kPageSize) : Result<void>();
+  StubCalls calls(*stub_, tid);
+  if (moved_) TRY(move_back(calls));
+  if (area_) TRY(calls.unmap(area_, kAreaSize));
+  TRY(calls.run());
+  return {};
 }
 
 std::vector<AddressRange> Probe::foreign() const {
   std::vector<AddressRange> ranges{{wanted_.rip, wanted_.rip + original_.size()}};
-  if (area_) ranges.push_back({area_, area_ + 2 * kPageSize});
+  if (area_) ranges.push_back({area_, area_ + kAreaSize});
+  if (moved_) ranges.push_back({moved_->away, moved_->away + moved_->contents.size()});
   return ranges;
 }
 

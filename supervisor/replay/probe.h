@@ -1,5 +1,7 @@
 // A place in a re-driven process at which its thread is to stop, if it comes there with given registers: a jump to code
-// that compares them, so that a loop can pass there millions of times; a breakpoint where no jump fits.
+// that compares them, so that a loop can pass there millions of times; a breakpoint where no jump fits. Shared memory
+// gives way to a private copy until the probe is removed: the kernel lets nobody write there what the program may not
+// write, and what is written there shows in other mappings, too.
 //
 // The process must have no in-process tier mapped. foreign() names what it holds in addition to the program's own
 // memory.
@@ -34,18 +36,29 @@ class Probe {
   // What the comparison of the memory must leave out.
   std::vector<AddressRange> foreign() const;
   bool compares() const { return area_ != 0; }
-  // Whether what was inserted is still there: a program that writes code can overwrite it.
+  // Whether what was inserted is still there, and what gave way to a copy still equals it: a program that writes code
+  // can overwrite them.
   bool intact() const;
 
  private:
   Probe(const Stub& stub, const user_regs_struct& wanted) : stub_(&stub), wanted_(wanted) {}
+  // Pages of shared code, which are somewhere else for the time being: where they were is a copy.
+  struct Moved {
+    AddressRange pages;
+    Address away = 0;
+    Bytes contents;
+  };
   Result<void> leave_window(pid_t tid) const;
+  Result<void> move_away(pid_t tid, const Mapping& mapping, Address away);
+  Result<void> move_back(Calls& calls) const;
   bool insert() const;
+  bool holds(Address address, const Bytes& expected) const;
 
   const Stub* stub_;
   user_regs_struct wanted_;
   Bytes original_;  // what the place held
   Bytes inserted_;
+  std::optional<Moved> moved_;
   Address area_ = 0;  // of the comparing code and its data; 0: a breakpoint
   Address hit_ = 0;   // its breakpoint
   unsigned required_ = 0;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/text.h"
 #include "supervisor/tier/first_processor.h"
 
 namespace redrive {
@@ -304,7 +305,8 @@ void ReplaySession::start(size_t piece) {
       changed_.notify_all();
     });
   } catch (const std::system_error& failure) {
-    note_end(piece, Error{std::string("cannot start a thread: ") + failure.code().message()});
+    if (notes_.begins) notes_.begins(piece);
+    note_end(piece, Error{describe(failure)});
     stages_[piece].doing = Doing::ended;
     end();
   }

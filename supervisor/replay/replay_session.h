@@ -38,8 +38,8 @@ class ReplaySession {
   using Outcome = Result<Replayer::Outcome>;
   // Executes this on the calling thread, whose seat it is, from the checkpoint of the piece on.
   using Execute = std::function<Outcome(const Piece& piece, const PlannedInterval& what, Seat& seat, Halt& halt)>;
-  // What is done when a piece begins, passes the end of an interval, and ends: by the thread that executes it, and
-  // before go() or run_all() returns.
+  // What is done when a piece begins, passes the end of an interval, and ends: by the thread that executes it (or by
+  // the caller of go() or run_all(), if no thread can be started), and before go() or run_all() returns.
   struct Notes {
     std::function<void(size_t piece)> begins;
     std::function<void(size_t piece)> passes;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "supervisor/replay/birth_replay.h"
 #include "supervisor/replay/divergence.h"
 #include "supervisor/replay/image_capture.h"
@@ -59,20 +60,18 @@ Replayer::Replayer(const Trace& trace, const PlannedInterval& what, std::optiona
 }
 
 Result<Replayer::Outcome> Replayer::run() {
-  const PlannedInterval& what = redriving_.what;
   try {
     Result<Outcome> outcome = run_to_end();
-    if ((!outcome || outcome->divergence) && runner_.was_killed()) {
-      return Error{
-          fmt::format("interval {} of unit {} was not re-driven: its process was killed, as by the kernel if memory is "
-                      "short or the "
-                      "limit of CPU time is reached (see dmesg(1), ulimit -t)",
-                      what.interval, what.unit)};
+    const bool complete = outcome && !outcome->divergence && outcome->unverified.empty();
+    if (!complete && runner_.was_killed()) {
+      return Error{fmt::format(
+          "a process of unit {} was killed, as by the kernel if memory is short or the limit of CPU time is "
+          "reached (see dmesg(1), ulimit -t)",
+          redriving_.what.unit)};
     }
     return outcome;
   } catch (const std::exception& failure) {  // no memory: the threads of other intervals continue
-    return Error{
-        fmt::format("interval {} of unit {} cannot be re-driven: {}", what.interval, what.unit, failure.what())};
+    return Error{describe(failure)};
   }
 }
 

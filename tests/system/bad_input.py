@@ -538,7 +538,7 @@ def register_killed_replay(tier):
         os.kill(stub_of(replay, time.monotonic() + ctx.timeout_s), signal.SIGKILL)
         outcome = replay.finish(ctx.timeout_s)
         ctx.expect_status(outcome, 1)
-        ctx.expect("its process was killed" in outcome.stdout + outcome.stderr, outcome, "does not say why")
+        ctx.expect("a process of unit 1 was killed" in outcome.stdout + outcome.stderr, outcome, "does not say why")
         ctx.expect("divergence in" not in outcome.stderr, outcome, "takes it for a divergence")
 
 

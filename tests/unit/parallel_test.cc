@@ -5,8 +5,12 @@
 
 #include <atomic>
 #include <new>
+#include <system_error>
+#include <thread>
 #include <vector>
 
+#include "base/text.h"
+#include "tests/unit/no_threads.h"
 #include "tests/unit/unit_test.h"
 
 namespace redrive::parallel_test {
@@ -29,6 +33,21 @@ TEST_CASE("parallel: what fails in one thread is thrown where it was asked for, 
   const int then = done;
   CHECK_GE(then, 3);
   CHECK_EQ(done.load(), then);
+}
+
+TEST_CASE("parallel: where no thread can be made, all is done by one, and who needs a thread says so") {
+  std::thread([] {
+    make_no_threads();
+    int done = 0;
+    for_each_in_parallel(8, [&](size_t) { ++done; });
+    CHECK_EQ(done, 8);
+    try {
+      std::thread([] {}).join();
+      FAIL("a thread was made");
+    } catch (const std::system_error& failure) {
+      CHECK_EQ(describe(failure), "cannot start a thread: Resource temporarily unavailable");
+    }
+  }).join();
 }
 
 TEST_CASE("parallel: only the processors count on which the thread may run") {

@@ -35,13 +35,13 @@ struct Computation {
   std::vector<State> states;
 };
 
-// All states that the loop passes through.
-Computation loop() {
+// All states that the loop passes through. `flags`: of the mapping of its code.
+Computation loop(int flags) {
   auto stub = Stub::spawn();
   REQUIRE_MESSAGE(stub, stub.error().message);
   const NamelessFile file(Bytes(std::begin(kLoop), std::end(kLoop)));
   const pid_t tid = stub->pid();
-  REQUIRE(stub->map_file(tid, file.path(), kCode, kPageSize, PROT_READ | PROT_EXEC, MAP_PRIVATE, 0));
+  REQUIRE(stub->map_file(tid, file.path(), kCode, kPageSize, PROT_READ | PROT_EXEC, flags, 0));
   REQUIRE(stub->map_anonymous(tid, kCounter, kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE));
   Computation out{std::move(stub).value(), {}};
   user_regs_struct regs{};
@@ -66,10 +66,7 @@ Computation loop() {
   return out;
 }
 
-}  // namespace
-
-TEST_CASE("a probe stops a thread at each state of a loop, from each state before it") {
-  const Computation computation = loop();
+void stop_everywhere(const Computation& computation) {
   const auto& states = computation.states;
   const Stub& stub = computation.stub;
   size_t comparing = 0;
@@ -102,6 +99,72 @@ TEST_CASE("a probe stops a thread at each state of a loop, from each state befor
     }
   }
   CHECK(comparing > 0);
+}
+
+}  // namespace
+
+TEST_CASE("a probe stops a thread at each state of a loop, from each state before it, also in shared code") {
+  for (const int flags : {MAP_PRIVATE, MAP_SHARED_VALIDATE}) {
+    CAPTURE(flags);
+    stop_everywhere(loop(flags));
+  }
+}
+
+TEST_CASE("a probe is not intact if shared code was written beside it") {
+  const Bytes code(2 * kPageSize, 0x90);
+  const NamelessFile file(code);
+  auto stub = Stub::spawn();
+  REQUIRE_MESSAGE(stub, stub.error().message);
+  const pid_t tid = stub->pid();
+  REQUIRE(stub->map_file(tid, file.path(), kCode, code.size(), PROT_READ | PROT_EXEC, MAP_SHARED_VALIDATE, 0));
+  user_regs_struct regs{};
+  REQUIRE(get_regs(tid, regs));
+  regs.orig_rax = ~0ull;
+  const auto before = read_mappings(stub->pid());
+  REQUIRE(before);
+  user_regs_struct wanted = regs;
+  wanted.rip = kCode + kPageSize - 2;  // what is inserted lies in two pages
+  const auto probe = Probe::set(*stub, tid, wanted);
+  REQUIRE_MESSAGE(probe, probe.error().message);
+  CHECK(probe->intact());
+  REQUIRE_EQ(pwrite(file.fd.get(), "\xcc", 1, 100), 1);
+  CHECK(!probe->intact());
+  REQUIRE(probe->remove(tid, regs));
+  const auto after = read_mappings(stub->pid());
+  REQUIRE(after);
+  REQUIRE_EQ(after->size(), before->size());
+  for (size_t i = 0; i < after->size(); ++i) {
+    CHECK((*after)[i].start == (*before)[i].start);
+    CHECK((*after)[i].end == (*before)[i].end);
+    CHECK((*after)[i].inode == (*before)[i].inode);
+  }
+  uint8_t written = 0;
+  CHECK(stub->memory().get(kCode + 100, written));
+  CHECK(written == 0xcc);
+}
+
+TEST_CASE("what a program writes to shared code while a probe is there stays") {
+  const NamelessFile file(Bytes(kPageSize, 0x90));
+  auto stub = Stub::spawn();
+  REQUIRE_MESSAGE(stub, stub.error().message);
+  const pid_t tid = stub->pid();
+  const int all = PROT_READ | PROT_WRITE | PROT_EXEC;
+  REQUIRE(stub->map_file(tid, file.path(), kCode, kPageSize, all, MAP_SHARED, 0));
+  user_regs_struct regs{};
+  REQUIRE(get_regs(tid, regs));
+  regs.orig_rax = ~0ull;
+  user_regs_struct wanted = regs;
+  wanted.rip = kCode + 1000;
+  const auto probe = Probe::set(*stub, tid, wanted);
+  REQUIRE_MESSAGE(probe, probe.error().message);
+  Bytes object(kPageSize);
+  REQUIRE_EQ(pread(file.fd.get(), object.data(), object.size(), 0), kPageSize);
+  CHECK(object == Bytes(kPageSize, 0x90));
+  REQUIRE(stub->memory().put(kCode + 100, uint8_t{0xcc}));
+  REQUIRE(probe->remove(tid, regs));
+  REQUIRE_EQ(pread(file.fd.get(), object.data(), object.size(), 0), kPageSize);
+  CHECK(object[100] == 0xcc);
+  CHECK(std::count(object.begin(), object.end(), 0x90) == kPageSize - 1);
 }
 
 }  // namespace redrive::probe_test

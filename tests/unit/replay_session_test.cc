@@ -2,7 +2,9 @@
 #include "supervisor/replay/replay_session.h"
 
 #include <atomic>
+#include <thread>
 
+#include "tests/unit/no_threads.h"
 #include "tests/unit/unit_test.h"
 
 namespace redrive::replay_session_test {
@@ -172,6 +174,20 @@ TEST_CASE("replay session: no more pieces run at a time than there are processor
   CHECK_EQ(notebook.lines().size(), 12);
   CHECK_EQ(notebook.lines().front(), "begins 5");
   CHECK_EQ(notebook.lines().back(), "ends 0");
+}
+
+TEST_CASE("replay session: a piece for which no thread can be started begins and fails") {
+  std::thread([] {
+    auto pieces = pieces_of(2);
+    auto store = store_for(pieces);
+    Notebook notes;
+    ReplaySession session(
+        pieces, std::move(store), {0, 0}, [](const auto&, const auto&, Seat&, Halt& halt) { return obey(halt); },
+        notes.notes());
+    make_no_threads();
+    session.run_all({0, 1});
+    CHECK(notes.lines() == Lines{"begins 0", "fails 0", "begins 1", "fails 1"});
+  }).join();
 }
 
 }  // namespace redrive::replay_session_test
