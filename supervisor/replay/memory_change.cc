@@ -33,9 +33,7 @@ std::vector<AddressRange> changed_memory(const Event& event, Special special, Ad
   }
 }
 
-bool makes_code(const Event& event, Special special) {
-  return (special == Special::mmap || special == Special::mprotect) && (event.args[2] & PROT_EXEC);
-}
+bool makes_code(const Event& event, Special special) { return protection_asked(special, event.args) & PROT_EXEC; }
 
 Result<void> read_code_again(pid_t pid, const std::vector<AddressRange>& changed, std::vector<Mapping>& code) {
   for (const AddressRange& range : changed) {

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -28,6 +29,12 @@ Result<void> replay_object_change(const ObjectChange& change, SharedObjects& sha
   return {};
 }
 
+int protection_asked(Special special, std::span<const uint64_t, 6> args) {
+  if (special == Special::mmap || special == Special::mprotect) return static_cast<int>(args[2]);
+  if (special != Special::shmat) return PROT_NONE;
+  return PROT_READ | (args[2] & SHM_RDONLY ? 0 : PROT_WRITE) | (args[2] & SHM_EXEC ? PROT_EXEC : 0);
+}
+
 Result<void> replay_memory_call(const Event& event, Special special, const Stub& stub, Address& brk, Calls& calls,
                                 SharedObjects& shared, const FilePath& file_path) {
   const auto& args = event.args;
@@ -39,7 +46,7 @@ Result<void> replay_memory_call(const Event& event, Special special, const Stub&
       Mapping mapping;
       mapping.start = static_cast<Address>(event.result);
       mapping.end = mapping.start + event.map->length;
-      mapping.protection = special == Special::mmap ? static_cast<int>(args[2]) : PROT_READ | PROT_WRITE;
+      mapping.protection = protection_asked(special, args);
       mapping.offset = event.map->offset;
       mapping.file = event.map->file;
       mapping.shared_object = event.map->shared_object;

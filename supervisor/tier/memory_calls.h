@@ -14,6 +14,9 @@ namespace redrive {
 // Gives the object the state after this change. It is then no longer a copy of the trace's (SharedObjects).
 Result<void> replay_object_change(const ObjectChange& change, SharedObjects& shared, const FilePath& file_path);
 
+// What a call that maps memory, or protects it anew, asks that may be done with it. `special`: from its row.
+int protection_asked(Special special, std::span<const uint64_t, 6> args);
+
 // Adds the calls that make, in this stub, the layout change that `event` recorded. `brk` is the process's, before and
 // after the call.
 Result<void> replay_memory_call(const Event& event, Special special, const Stub& stub, Address& brk, Calls& calls,

@@ -2,6 +2,7 @@
 #include "supervisor/replay/memory_change.h"
 
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -64,6 +65,8 @@ TEST_CASE("memory change: code is what is made executable, or lies where code wa
   CHECK(makes_code(call({0x7000, 0x1000, PROT_EXEC}, 0), Special::mprotect));
   CHECK_FALSE(makes_code(call({0x7000, 0x1000, PROT_READ}, 0), Special::mprotect));
   CHECK_FALSE(makes_code(call({0x7000, 0x1000, 0x7}, 0), Special::munmap));
+  CHECK(makes_code(call({3, 0, SHM_EXEC}, 0x7000), Special::shmat));
+  CHECK_FALSE(makes_code(call({3, 0, SHM_RND}, 0x7000), Special::shmat));
   const std::vector<Mapping> code{mapping(0x4000, 0x5000), mapping(0x8000, 0x9000)};
   CHECK(overlap({{0x3000, 0x4001}}, code));
   CHECK(overlap({{0x1000, 0x2000}, {0x8fff, 0xa000}}, code));
