@@ -150,7 +150,9 @@ struct PageScan {
   uint64_t inverted, all_of, any_of, returned;
 };
 constexpr unsigned long kScanPages = _IOWR('f', 16, PageScan);
-constexpr uint64_t kFileCategory = 1 << 2, kPresentCategory = 1 << 3, kSwappedCategory = 1 << 4;
+constexpr uint64_t kFileCategory = 1 << 2, kPresentCategory = 1 << 3, kSwappedCategory = 1 << 4,
+                   kGuardCategory = 1 << 8;
+constexpr Address kUserEnd = (uint64_t{1} << 47) - kPageSize;
 
 void add_run(std::vector<PageRun>& runs, Address start, Address end) {
   if (!runs.empty() && runs.back().start + runs.back().pages * kPageSize == start) {
@@ -346,13 +348,30 @@ Result<std::vector<FlaggedMapping>> flagged_mappings(pid_t pid) {
   return found;
 }
 
-Result<std::set<Address>> growing_mappings(pid_t pid) {
-  ASSIGN_OR_RETURN(const auto mappings, flagged_mappings(pid));
-  std::set<Address> found;
-  for (const auto& each : mappings) {
-    if (each.is("gd")) found.insert(each.mapping.start);
+Result<void> note_flags(pid_t pid, std::vector<Mapping>& mappings) {
+  ASSIGN_OR_RETURN(const auto flagged, flagged_mappings(pid));
+  auto next = flagged.begin();
+  for (auto& mapping : mappings) {
+    next = std::find_if(next, flagged.end(), [&](const auto& each) { return each.mapping.start >= mapping.start; });
+    if (next == flagged.end()) break;
+    if (next->mapping.start != mapping.start) continue;
+    if (next->is("gd")) mapping.name = "[stack]";
+    if (next->is("dc")) mapping.fork_advice |= uint64_t{1} << MADV_DONTFORK;
+    if (next->is("wf")) mapping.fork_advice |= uint64_t{1} << MADV_WIPEONFORK;
   }
-  return found;
+  return {};
+}
+
+bool has_guard_pages(pid_t pid) {
+  const Fd table = open_briefly(proc_path(pid, "pagemap"));
+  PageRegion first{};
+  PageScan scan{};
+  scan.size = sizeof scan;
+  scan.end = kUserEnd;
+  scan.regions = reinterpret_cast<uint64_t>(&first);
+  scan.region_count = scan.max_pages = 1;
+  scan.all_of = scan.returned = kGuardCategory;
+  return ioctl(table.get(), kScanPages, &scan) > 0;
 }
 
 Address vdso_address(pid_t pid) {
@@ -382,7 +401,7 @@ uint64_t private_bytes(pid_t pid) {
 std::vector<PageRun> private_pages(pid_t pid) {
   const Fd table = open_briefly(proc_path(pid, "pagemap"));
   Mapping all;
-  all.end = (1ull << 47) - kPageSize;
+  all.end = kUserEnd;
   if (auto runs = scan_pages(table.get(), all)) return std::move(*runs);
   std::vector<PageRun> runs;
   const auto mappings = read_mappings(pid);

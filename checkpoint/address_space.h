@@ -56,8 +56,6 @@ Result<std::vector<Mapping>> code_mappings(pid_t pid);
 // Where memory is mapped, in address order, [vdso] and [vvar] included; found in the same way.
 Result<std::vector<AddressRange>> mapped_ranges(pid_t pid);
 std::vector<AddressRange> ranges_of(const std::vector<Mapping>& mappings);
-// The start addresses of the mappings that grow downwards.
-Result<std::set<Address>> growing_mappings(pid_t pid);
 // A mapping with its VmFlags (proc_pid_smaps(5)), each of two letters, between spaces. `file` is not filled in.
 struct FlaggedMapping {
   Mapping mapping;
@@ -67,6 +65,12 @@ struct FlaggedMapping {
 };
 // Like read_mappings(), but it looks at each page, which takes long for much memory.
 Result<std::vector<FlaggedMapping>> flagged_mappings(pid_t pid);
+// Adds to a process's mappings what only their flags tell: fork_advice, and that a mapping grows downwards, which it is
+// named a stack for, because /proc/PID/maps names only the one that holds the program's first frame.
+Result<void> note_flags(pid_t pid, std::vector<Mapping>& mappings);
+// Whether it has pages that fault without being mappings of their own (madvise(2), MADV_GUARD_INSTALL). False, too, if
+// the kernel does not say which these are (Linux 6.13 and 6.14).
+bool has_guard_pages(pid_t pid);
 // Where the kernel mapped its vDSO; 0 if it did not.
 Address vdso_address(pid_t pid);
 

@@ -141,6 +141,7 @@ Result<void> Directory::add_mapping(const Mapping& mapping, criu::mm_entry& mm) 
   vma.set_pgoff(mapping.offset);
   vma.set_prot(static_cast<uint32_t>(mapping.protection));
   vma.set_fd(-1);
+  if (mapping.fork_advice) vma.set_madv(mapping.fork_advice);
   if (mapping.file) {
     ASSIGN_OR_RETURN(const std::string path, plan_.file_path(mapping.file));
     vma.set_shmid(file(fs::absolute(path)));

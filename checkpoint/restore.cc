@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -231,7 +232,9 @@ uint64_t SharedObjects::shows(uint64_t file) const {
   return found == copies_.end() ? 0 : found->first;
 }
 
-Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path) {
+namespace {
+
+Result<void> map_memory(Calls& calls, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path) {
   if (mapping.shows_object()) {
     ASSIGN_OR_RETURN(const std::string path, shared.path(mapping.shared_object, mapping.offset + mapping.length()));
     return calls.map_file(path, mapping.start, mapping.length(), mapping.protection, MAP_SHARED, mapping.offset);
@@ -244,6 +247,18 @@ Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, co
   }
   const int growth = mapping.is_stack() ? MAP_GROWSDOWN | MAP_STACK : 0;
   return calls.map_anonymous(mapping.start, mapping.length(), mapping.protection, MAP_PRIVATE | MAP_NORESERVE | growth);
+}
+
+}  // namespace
+
+Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path) {
+  TRY(map_memory(calls, mapping, shared, file_path));
+  for (const int advice : kForkAdvice) {
+    if (!mapping.advised(advice)) continue;
+    TRY(calls.add("give advice for memory in a stub", SYS_madvise,
+                  {mapping.start, mapping.length(), static_cast<uint64_t>(advice)}));
+  }
+  return {};
 }
 
 namespace {

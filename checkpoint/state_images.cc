@@ -72,6 +72,7 @@ void write_mapping(const Mapping& mapping, Files& files, criu::vma_entry& vma, i
                                       (mapping.is_stack() ? MAP_GROWSDOWN : 0)));
   vma.set_status(status);
   vma.set_fd(-1);
+  if (mapping.fork_advice) vma.set_madv(mapping.fork_advice);
   if (by_file) files.add(mapping.file, mapping.name);
   if (mapping.shared_object) area.set_object(mapping.shared_object);
   if (mapping.object_size) area.set_object_size(*mapping.object_size);
@@ -87,6 +88,7 @@ bool read_mapping(const criu::vma_entry& vma, const images::Area& area, const Fi
   mapping.shared = (vma.flags() & MAP_TYPE) == MAP_SHARED;
   mapping.offset = vma.pgoff();
   mapping.file = by_file ? vma.shmid() : 0;
+  for (const int advice : kForkAdvice) mapping.fork_advice |= vma.madv() & (uint64_t{1} << advice);
   mapping.shared_object = area.object();
   if (area.has_object_size()) mapping.object_size = area.object_size();
   mapping.name = area.has_name() ? area.name() : by_file ? files.name_of(vma.shmid()) : name_by_status(vma.status());

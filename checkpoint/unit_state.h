@@ -5,6 +5,7 @@
 // or come from the mapped file.
 #pragma once
 
+#include <sys/mman.h>
 #include <sys/user.h>
 
 #include <array>
@@ -20,6 +21,9 @@
 
 namespace redrive {
 
+// Advice after which children do not get memory, or get it empty (madvise(2)).
+inline constexpr int kForkAdvice[] = {MADV_DONTFORK, MADV_WIPEONFORK};
+
 struct Mapping {
   Address start = 0;
   Address end = 0;
@@ -33,9 +37,11 @@ struct Mapping {
   std::optional<uint64_t> object_size;  // of an object that can be changed, in bytes, if known
   uint64_t device = 0;                  // with `inode`: what the host has mapped here; not encoded
   uint64_t inode = 0;
-  std::string name;  // as in /proc/PID/maps
+  uint64_t fork_advice = 0;  // bit N: advice N of kForkAdvice was given
+  std::string name;          // as in /proc/PID/maps
 
   uint64_t length() const { return end - start; }
+  bool advised(int advice) const { return fork_advice >> advice & 1; }
   // Whether it shows an object that can be changed; the image then holds the object's contents.
   bool shows_object() const { return shared_object && !file; }
   // Whether it shows an object that nobody can change: the trace's copy of the file is there when it is mapped, so no

@@ -136,7 +136,8 @@ Result<Probe> Probe::set(const Stub& stub, pid_t tid, const user_regs_struct& wa
   ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
   const Mapping* mapping = mapping_at(mappings, wanted.rip);
   CodeSegments segments;
-  const auto window = mapping ? segments.window_at(memory, *mapping, wanted.rip) : std::nullopt;
+  const bool fits = mapping && wanted.cs == kCodeSegment;  // the code that compares is 64-bit code
+  const auto window = fits ? segments.window_at(memory, *mapping, wanted.rip) : std::nullopt;
   const auto gap = Gate::gap_near(ranges_of(mappings), wanted.rip);
   if (window && gap) {
     Bytes moved(window->after);

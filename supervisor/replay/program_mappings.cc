@@ -11,7 +11,6 @@ Result<std::vector<Mapping>> program_mappings(const Redriving& redriving, Proces
   const SharedObjects& shared = redriving.unit.shared();
   const Gate* const gate = redriving.gates.of(process);
   ASSIGN_OR_RETURN(auto mappings, read_mappings(stub.pid()));
-  ASSIGN_OR_RETURN(const auto stacks, growing_mappings(stub.pid()));
   std::erase_if(mappings, [&](const Mapping& m) {
     return (m.start < kGateEnd && kGateStart < m.end) || (gate && gate->owns(m.start, m.end));
   });
@@ -31,8 +30,8 @@ Result<std::vector<Mapping>> program_mappings(const Redriving& redriving, Proces
       if (mapping.shared) mapping.shared_object = shared.shows(mapping.file);
       mapping.name = file->second.path;
     }
-    if (stacks.contains(mapping.start)) mapping.name = "[stack]";
   }
+  TRY(note_flags(stub.pid(), mappings));
   return mappings;
 }
 

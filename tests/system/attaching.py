@@ -398,6 +398,41 @@ def advised(ctx):
     ctx.expect(outcome.stdout == "ready\nok\n", outcome, "wrong output")
 
 
+# Its children do not get some memory, and get other memory empty: a replay that differs there writes something else into the pipe.
+SET_ASIDE = """
+import mmap, os, time
+kept, wiped, absent = (mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(3))
+for memory in kept, wiped, absent: memory[:4] = b"full"
+wiped.madvise(18)  # MADV_WIPEONFORK
+absent.madvise(mmap.MADV_DONTFORK)
+reader, writer = os.pipe()
+print("ready", flush=True)
+while not os.path.exists("end"):
+    child = os.fork()
+    if child == 0:
+        try: os.write(writer, memoryview(absent)[:4])
+        except OSError: os._exit(7 if kept[:4] == b"full" and wiped[:4] == bytes(4) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    time.sleep(0.02)
+print("ok")
+"""
+
+
+@test("attach/set_aside")
+def set_aside(ctx):
+    needs(PYTHON)
+    ctx.fresh_work()
+    process = ctx.start(PYTHON, "-c", SET_ASIDE, cwd=ctx.work)
+    process.wait_for("ready", ctx.timeout_s)
+    listed = attach(ctx, process.pid, duration="500ms")
+    (ctx.work / "end").touch()
+    outcome = ctx.expect_status(process.finish(ctx.timeout_s), 0)
+    ctx.expect(outcome.stdout == "ready\nok\n", outcome, "wrong output")
+    if len(listed["units"]) < 2:
+        raise Failure(f"no child was recorded: {listed}")
+
+
 @both("handlers")
 def handlers(ctx):
     """What a signal handler returns to is right if the recording has ended meanwhile."""

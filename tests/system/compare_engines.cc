@@ -17,14 +17,15 @@ namespace {
 // The mappings that a process has besides a stub's own, one a line. Where one ends and the next begins, if both are of
 // the same memory, is up to the kernel.
 Result<std::vector<std::string>> mappings_of(const Stub& stub) {
-  ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
-  ASSIGN_OR_RETURN(const auto growing, growing_mappings(stub.pid()));
+  ASSIGN_OR_RETURN(auto mappings, read_mappings(stub.pid()));
+  TRY(note_flags(stub.pid(), mappings));
   std::vector<Mapping> joined;
   for (const Mapping& m : mappings) {
     if (m.start < kGateEnd && kGateStart < m.end) continue;
     Mapping* const last = joined.empty() ? nullptr : &joined.back();
     const bool continues = last && last->end == m.start && last->protection == m.protection &&
-                           last->shared == m.shared && last->inode == m.inode && !growing.contains(m.start) &&
+                           last->shared == m.shared && last->inode == m.inode && !m.is_stack() &&
+                           last->fork_advice == m.fork_advice &&
                            (m.inode == 0 || last->offset + last->length() == m.offset);
     if (continues) {
       last->end = m.end;
@@ -38,8 +39,7 @@ Result<std::vector<std::string>> mappings_of(const Stub& stub) {
     const bool shows_object = m.shared && m.name.find("memfd:") != std::string::npos;
     const std::string name = m.inode == 0 ? "" : shows_object ? "an object" : m.name;
     lines.push_back(fmt::format("{:x}-{:x} {} {} {:x} {}{}", m.start, m.end, m.protection,
-                                m.shared ? "shared" : "private", m.offset, name,
-                                growing.contains(m.start) ? " grows" : ""));
+                                m.shared ? "shared" : "private", m.offset, name, m.is_stack() ? " grows" : ""));
   }
   return lines;
 }

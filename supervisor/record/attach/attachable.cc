@@ -118,12 +118,11 @@ Result<void> check_memory(Attachable& process) {
     if (mapping.name.starts_with("/secretmem")) {
       return cannot_attach(process.pid, "it has mapped memory that no other process may read (memfd_secret)");
     }
-    if (!mapping.shared && (each.is("dc") || each.is("wf"))) {
-      process.not_copied.push_back({mapping.start, mapping.end});
-    }
+    if (each.is("dc") || each.is("wf")) process.not_copied.push_back({mapping.start, mapping.end});
     process.maps_growing |= each.is("gd") && !mapping.is_stack();
     if (mapping.shared && each.is("mw")) process.changeable.emplace(mapping.device, mapping.inode);
   }
+  process.has_guards = has_guard_pages(process.pid);
   return {};
 }
 

@@ -20,6 +20,7 @@ struct Attachable {
   std::string maps;                      // its mappings (proc_pid_maps(5)), before the rest was found
   std::vector<Mapping> mappings;         // the same
   std::vector<AddressRange> not_copied;  // memory that its children do not get (madvise(2))
+  bool has_guards = false;               // has guard pages (madvise(2))
   bool maps_growing = false;             // more than its stack grows downwards
   bool opens_memory = false;             // has opened the memory of a process as a file
   // Objects that it has mapped shared, by device and inode, and could write to.

@@ -119,7 +119,13 @@ std::vector<Attacher::Mapped> Attacher::make_units(const AttachableTree& tree) {
   }
   for (const auto& group : groups(mapped, changeable)) {
     Unit& unit = tracees_.add_unit({}, group.front()->process->pid);
-    for (Mapped* const each : group) note_mappings(add_process(unit, *each->process), *each, changeable);
+    for (Mapped* const each : group) {
+      note_mappings(add_process(unit, *each->process), *each, changeable);
+      if (!each->process->has_guards) continue;
+      findings_.add_unsure(unit,
+                           "it had guard pages (madvise(2), MADV_GUARD_INSTALL) before it was attached to, which "
+                           "are ordinary memory in replays, also in those of its children");
+    }
     if (tree.hidden < 0) continue;
     findings_.add_unsure(unit, fmt::format("its memory can be changed by process {}, into which redrive may not look, "
                                            "if they share any: attach as root",

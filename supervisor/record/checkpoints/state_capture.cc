@@ -18,17 +18,11 @@
 namespace redrive {
 namespace {
 
-// Names mappings that grow downwards a stack: /proc/PID/maps names only the one that holds the program's first frame.
-// `asked_for`: the program has mapped memory that grows.
-Result<void> note_growing(pid_t pid, bool asked_for, std::vector<Mapping>& mappings) {
+// Whether the process may have mappings of which their flags tell more than /proc/PID/maps.
+bool has_flags(const Process& process, const std::vector<Mapping>& mappings) {
   const auto stack = std::find_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.is_stack(); });
   const bool split = stack != mappings.begin() && stack != mappings.end() && std::prev(stack)->end == stack->start;
-  if (!asked_for && !split) return {};
-  ASSIGN_OR_RETURN(const auto growing, growing_mappings(pid));
-  for (auto& mapping : mappings) {
-    if (growing.contains(mapping.start)) mapping.name = "[stack]";
-  }
-  return {};
+  return split || process.maps_growing || !process.not_copied.empty();
 }
 
 }  // namespace
@@ -111,7 +105,7 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
                                        [&](const Mapping& m) { return m.start > vdso.start; }),
                           vdso);
   }
-  TRY(note_growing(process.shown_as(), process.maps_growing, saved.mappings));
+  if (has_flags(process, saved.mappings)) TRY(note_flags(process.shown_as(), saved.mappings));
   MappedFiles asked(process.shown_as());
   MappedFiles& files = known_of != known.end() ? *known_of->second.files : asked;
   for (auto& mapping : saved.mappings) {

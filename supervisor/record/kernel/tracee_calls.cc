@@ -85,6 +85,7 @@ Result<user_regs_struct> TraceeCalls::make_from(GateArena& arena, const Caller& 
   arena.set_injected(calls);
   user_regs_struct regs = base;
   regs.rip = instruction;
+  regs.cs = kCodeSegment, regs.ss = kStackSegment;  // the thread may be running code of another size
   regs.orig_rax = ~0ull;
   regs.rbp = gate::kOrders + offsetof(gate::Orders, injected);
   regs.rbx = regs.rbp + calls.size() * sizeof(gate::InjectedCall);

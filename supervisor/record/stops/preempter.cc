@@ -21,7 +21,8 @@
 namespace redrive {
 namespace {
 
-constexpr unsigned kSteps = 256;  // looked at for a place that is cheap to find
+constexpr unsigned kSteps = 256;           // looked at for a place that is cheap to find
+constexpr uint64_t kCodeSegment32 = 0x23;  // in which 32-bit code runs (asm/segment.h)
 
 // The loop in whose place a thread that is there executes code of the tier; null if it executes other code. It comes
 // out of this without an event, unless it stops there, and may do hardly anything else.
@@ -154,7 +155,7 @@ bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
   if (!mapped) return false;
   if (!tracer_.get_regs(thread.tid, regs)) return false;
   for (unsigned step = 0;; ++step) {
-    if (regs.cs != kCodeSegment) return false;  // no call can be made from there, and its code cannot be decoded
+    if (regs.cs != kCodeSegment && regs.cs != kCodeSegment32) return false;  // addresses mean something else there
     // It has come out of a call only to be sent into it again by the kernel.
     if (static_cast<int64_t>(regs.orig_rax) >= 0 && restarts(static_cast<int64_t>(regs.rax))) return false;
     if (gate && gate->touches(regs.rip, regs.rip + 1)) {
@@ -168,7 +169,8 @@ bool Preempter::settle(Thread& thread, user_regs_struct& regs, bool& handled) {
     if (instruction.kind == InstructionKind::event) return false;
     if (instruction.kind != InstructionKind::repeated) {
       const Mapping* mapping = mapping_at(*mapped, regs.rip);
-      const bool cheap = mapping && code_.window_at(memory, *mapping, regs.rip);
+      // No jump fits in 32-bit code. Instructions at which no thread may be left are the same there.
+      const bool cheap = regs.cs == kCodeSegment32 || (mapping && code_.window_at(memory, *mapping, regs.rip));
       if (cheap || step >= kSteps) break;
     }
     if (!steps_.step(thread, instruction, regs, handled)) return false;
