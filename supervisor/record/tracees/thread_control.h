@@ -48,8 +48,8 @@ class ThreadControl {
 gate::Slot* slot_of(const Thread& thread);
 // Whether the code inside the tracee has stopped the thread because it spins.
 bool spins(const Thread& thread);
-// Whether the kernel executes a call of the thread that is served. It is not interrupted for its turn: some calls then end
-// with a part of what they do, although they do not sleep.
+// Whether the kernel executes a call of the thread that is served. The thread is not interrupted for its turn then:
+// some calls would end with a part of what they do, although they do not sleep.
 bool in_served_call(const Thread& thread);
 // Has the thread's next call stop, even where it could be served.
 void ask_to_stop(Thread& thread);
