@@ -129,7 +129,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(flock), fd, val).blocks(),
     emulate(SYS(fsync), fd).served(),
     emulate(SYS(fdatasync), fd).served(),
-    emulate(SYS(truncate), path, val).changes_file(0, FileChange::resizes),
+    emulate(SYS(truncate), path, val).blocks().changes_file(0, FileChange::resizes),  // until a lease is given back
     emulate(SYS(ftruncate), fd, val).served().changes_file(0, FileChange::resizes),
     emulate(SYS(getdents), fd, out_result(2), val),
     emulate(SYS(getcwd), out_result(1), val).served(),
