@@ -30,6 +30,14 @@ void set_extent(gate::Span& span, const Extent& extent) {
       span.extent = gate::Extent::pointee;
       span.other = static_cast<uint8_t>(extent.value);
       return;
+    case ExtentKind::option:
+      span.extent = gate::Extent::option;
+      span.other = static_cast<uint8_t>(extent.value);
+      return;
+    case ExtentKind::length_of:
+      span.extent = gate::Extent::length_of;
+      span.other = static_cast<uint8_t>(extent.value);
+      return;
     case ExtentKind::c_string:
       span.extent = gate::Extent::string;
       span.value = extent.value;
@@ -57,7 +65,7 @@ gate::Call call_of(const SyscallRow& row) {
   call.timed_out = static_cast<int16_t>(-row.timed_out);
   call.clear = argument(row.clear_arg);
   call.clear_from = row.clear_from;
-  call.refusal = row.refusal;
+  call.refusal = row.treat == Treat::refuse ? row.refusal : 0;
   call.test = row.test;
   call.reads_blocks = row.reads_blocks;
   call.changes_file = row.file_change != FileChange::none;

@@ -177,6 +177,11 @@ class CodeSegment::Code {
   const cs_insn* instruction(uint64_t place) const {
     return place < end() ? disassembler_.at(bytes_, place - start_, start_) : nullptr;
   }
+  // Whether one of this size begins there. A rdtsc or cpuid with prefixes is larger than what a jump replaces.
+  bool has_instruction(uint64_t place, uint64_t size) const {
+    const cs_insn* const found = instruction(place);
+    return found && found->size == size;
+  }
   const Disassembler& disassembler() const { return disassembler_; }  // which has found that instruction
   bool short_jump_into(uint64_t first, uint64_t end) const;
   bool is_jump(uint64_t opcode) const;
@@ -415,13 +420,15 @@ std::optional<PatchWindow> CodeSegment::window_at(uint64_t place, const Mapped& 
 
 std::optional<PatchWindow> CodeSegment::counter_window(uint64_t site, uint64_t size, const Mapped& mapped) const {
   if (site > targets_.size() || size > targets_.size() - site) return std::nullopt;
-  return window_behind(around(site, kAround), site, size, mapped);
+  const Code code = around(site, kAround);
+  return code.has_instruction(site, size) ? window_behind(code, site, size, mapped) : std::nullopt;
 }
 
 std::optional<PatchWindow> CodeSegment::window(uint64_t site, const std::vector<uint8_t>& front,
                                                const Mapped& mapped) const {
   if (site + kSyscallSize > targets_.size()) return std::nullopt;
   const Code code = around(site, kAround);
+  if (!code.has_instruction(site, kSyscallSize)) return std::nullopt;
   if (const auto behind = window_behind(code, site, kSyscallSize, mapped)) return behind;
   uint64_t start = site;
   for (const uint8_t length : front) {

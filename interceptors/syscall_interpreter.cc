@@ -14,6 +14,7 @@
 #include <cstddef>
 
 #include "base/procfs.h"
+#include "interceptors/socket_options.h"
 #include "interceptors/syscall_table.h"
 
 namespace redrive {
@@ -67,6 +68,11 @@ uint64_t readable(const Memory& memory, Address address, uint64_t length, bool f
   return length;
 }
 
+// The length in bytes of the option that getsockopt(2) is asked for.
+uint64_t option_length(const Extent& extent, Args args, const Memory& memory) {
+  return u32_at(memory, args[extent.value]) * option_unit(args[1], args[2]);
+}
+
 uint64_t semaphores(uint64_t id, pid_t pid) {
   // What is not known is the largest possible number; what cannot be read is cut off.
   if (foreign_ipc_namespace(pid)) return kMaxSemaphores;
@@ -98,6 +104,12 @@ uint64_t capacity(const SyscallRow& row, Args args, int index, const Memory& mem
       break;
     case ExtentKind::pointee_u32:
       bytes = times(u32_at(memory, args[extent.value]), extent.scale);
+      break;
+    case ExtentKind::option:
+      bytes = option_length(extent, args, memory);
+      break;
+    case ExtentKind::length_of:
+      bytes = args[extent.value] ? sizeof(uint32_t) : 0;
       break;
     case ExtentKind::self_u32:
       bytes =
@@ -426,6 +438,7 @@ uint64_t written_size(const Arg& arg, Args args, int index, uint64_t size, int64
     case ExtentKind::none:
       return 0;
     case ExtentKind::fixed:
+    case ExtentKind::length_of:
     case ExtentKind::ioc_size:
       return size;
     // The kernel looks at no more bits of an fd_set than the process has descriptors.
@@ -437,6 +450,8 @@ uint64_t written_size(const Arg& arg, Args args, int index, uint64_t size, int64
       return result < 0 ? 0 : std::min(size, times(static_cast<uint64_t>(result), extent.scale) + extent.header);
     case ExtentKind::pointee_u32:
       return std::min(size, times(u32_at(memory, args[extent.value]), extent.scale));
+    case ExtentKind::option:
+      return std::min(size, option_length(extent, args, memory));
     case ExtentKind::self_u32: {
       const uint64_t after = times(u32_at(memory, args[index] + extent.value), extent.scale) + extent.header;
       return std::min(size, std::max<uint64_t>(after, sizeof(uint32_t)));
@@ -527,6 +542,7 @@ bool is_described(const SyscallRow& row, Args args, const Memory& memory) {
       const Address at = ethtool_data(args[i], memory);
       if (memory.get(at, command) && ethtool_command(args[i], memory).length == 0) return false;
     }
+    if (row.args[i].extent.kind == ExtentKind::option && option_writes_elsewhere(args[1], args[2])) return false;
     if (row.args[i].kind == ArgKind::filesystem && is_served(memory.string(args[i]))) return false;
   }
   return true;

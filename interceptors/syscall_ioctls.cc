@@ -305,10 +305,11 @@ constexpr const char* kByComparison =
     "what it writes is found by comparison: memory behind pointers in memory that its structure points to is not "
     "looked at, nor what is written later";
 
-constexpr SyscallRow kWatched = emulate(SYS(ioctl), fd, val, watched).unsure(kByComparison);
+// Requests that are not known may wait for a device.
+constexpr SyscallRow kWatched = emulate(SYS(ioctl), fd, val, watched).blocks().unsure(kByComparison);
 // A structure of the device mapper holds its own length, which includes what follows it.
 constexpr uint32_t kDeviceMapper = 0xfd;
-constexpr SyscallRow kOfDeviceMapper = emulate(SYS(ioctl), fd, val, counted(0, 12, 1));
+constexpr SyscallRow kOfDeviceMapper = emulate(SYS(ioctl), fd, val, counted(0, 12, 1)).blocks();
 static_assert(valid(kWatched) && valid(kOfDeviceMapper));
 
 // The types whose requests without a size do nothing after the call: disks, SCSI, consoles, loop devices, CD-ROMs,

@@ -71,6 +71,9 @@ constexpr Arg out_result(int8_t cap, uint32_t scale = 1) {
 }
 // *(u32*)argument `length` is the number of bytes: sockaddr, getsockopt.
 constexpr Arg out_pointee(uint32_t length) { return {ArgKind::out, {ExtentKind::pointee_u32, length}}; }
+// The length of what is at argument `address`, which the kernel only looks at if that is not 0.
+constexpr Arg length_of(uint32_t address) { return {ArgKind::in_out, {ExtentKind::length_of, address}}; }
+constexpr Arg out_option(uint32_t length) { return {ArgKind::out, {ExtentKind::option, length}}; }
 // A u32 in the structure itself is its number of bytes.
 constexpr Arg self_sized(ArgKind kind, int8_t cap = -1, uint16_t header = 0) {
   Arg arg{kind, {ExtentKind::self_u32}};
@@ -260,7 +263,10 @@ constexpr bool valid(const Arg& arg, std::span<const Arg> args, int index) {
     case ExtentKind::result:
       return extent.cap_arg >= 0 && arg.kind == ArgKind::out;
     case ExtentKind::pointee_u32:
+    case ExtentKind::option:
       return exists(extent.value) && args[extent.value].kind == ArgKind::in_out;
+    case ExtentKind::length_of:
+      return exists(extent.value) && args[extent.value].kind == ArgKind::out;
     case ExtentKind::self_u32:
       return true;
     case ExtentKind::c_string:
@@ -290,8 +296,9 @@ constexpr bool valid(const SyscallRow& row) {
   // The other end of vmsplice is memory.
   if (row.source_fd_arg >= 0 && !(row.traffic == Traffic::transfer && is_fd(row.source_fd_arg))) return false;
   if ((row.traffic == Traffic::send || row.traffic == Traffic::receive) != (payloads == 1)) return false;
-  const bool refused_in_part = std::ranges::any_of(
-      row.args, [](const Arg& arg) { return arg.kind == ArgKind::ethtool || arg.kind == ArgKind::filesystem; });
+  const bool refused_in_part = std::ranges::any_of(row.args, [](const Arg& arg) {
+    return arg.kind == ArgKind::ethtool || arg.kind == ArgKind::filesystem || arg.extent.kind == ExtentKind::option;
+  });
   if ((row.treat == Treat::refuse || refused_in_part) != (row.refusal > 0)) return false;
   if (row.treat == Treat::refuse && (!row.why || row.args[0].kind != ArgKind::none)) return false;
   if ((row.treat == Treat::special) != (row.special != Special::none)) return false;

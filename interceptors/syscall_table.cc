@@ -23,6 +23,9 @@ constexpr const char* kModules = "changes the running kernel";
 constexpr const char* kServes =
     "if the type is fuse or fuseblk: the recorder, which reads files that programs execute or map, would wait for the "
     "process that serves them, which the recorder has stopped";
+constexpr const char* kWritesElsewhere =
+    "if the option is TCP_ZEROCOPY_RECEIVE, MPTCP_FULL_INFO, EBT_SO_GET_ENTRIES or EBT_SO_GET_INIT_ENTRIES: it maps "
+    "memory, or writes where pointers lead; programs receive into buffers instead";
 constexpr const char* kProtectionKeys = "protection keys are not restored by a checkpoint";
 
 constexpr SyscallRow kRows[] = {
@@ -82,9 +85,9 @@ constexpr SyscallRow kRows[] = {
         .changes_file(0, FileChange::writes),
     emulate(SYS(socket), val, val, val).makes(NewDescriptor::socket).served(),
     emulate(SYS(connect), fd, addr_in(2), val).blocks().waits_on(0).makes(NewDescriptor::connected).served(),
-    emulate(SYS(accept), fd, out_pointee(2), in_out(4)).tests().waits_on(0).makes(NewDescriptor::accepted).served(),
+    emulate(SYS(accept), fd, out_pointee(2), length_of(1)).tests().waits_on(0).makes(NewDescriptor::accepted).served(),
     emulate(SYS(sendto), fd, payload(in_sized_by(2)), val, val, addr_in(5), val).sends(0).flags(3).blocks().served(),
-    emulate(SYS(recvfrom), fd, payload(out_result(2)), val, val, out_pointee(5), in_out(4))
+    emulate(SYS(recvfrom), fd, payload(out_result(2)), val, val, out_pointee(5), length_of(4))
         .receives(0)
         .flags(3)
         .tests()
@@ -100,7 +103,9 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(socketpair), val, val, val, always(out(8))).makes(NewDescriptor::pair).served(),
     emulate(SYS(setsockopt), fd, val, val, in_sized_by(4), val).served(),
     // The length is written on ERANGE too (SO_PEERSEC, SO_PEERGROUPS).
-    emulate(SYS(getsockopt), fd, val, val, out_pointee(4), always(in_out(4))).served(),
+    emulate(SYS(getsockopt), fd, val, val, out_option(4), always(in_out(4)))
+        .refused_in_part(ENOPROTOOPT, kWritesElsewhere)
+        .served(),
     // Which of clone's pointers are written depends on its flags; the record/replay pair knows.
     special(SYS(clone), Special::clone, val, ptr, ptr, ptr, ptr),
     special(SYS(fork), Special::fork),
@@ -124,7 +129,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(flock), fd, val).blocks(),
     emulate(SYS(fsync), fd).served(),
     emulate(SYS(fdatasync), fd).served(),
-    emulate(SYS(truncate), path, val).changes_file(0, FileChange::resizes),
+    emulate(SYS(truncate), path, val).blocks().changes_file(0, FileChange::resizes),  // until a lease is given back
     emulate(SYS(ftruncate), fd, val).served().changes_file(0, FileChange::resizes),
     emulate(SYS(getdents), fd, out_result(2), val),
     emulate(SYS(getcwd), out_result(1), val).served(),
@@ -355,7 +360,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(fallocate), fd, val, val, val).changes_file(0, FileChange::allocates),
     emulate(SYS(timerfd_settime), fd, val, in(32), out(32)).served(),
     emulate(SYS(timerfd_gettime), fd, out(32)).served(),
-    emulate(SYS(accept4), fd, out_pointee(2), in_out(4), val)
+    emulate(SYS(accept4), fd, out_pointee(2), length_of(1), val)
         .tests()
         .waits_on(0)
         .makes(NewDescriptor::accepted)

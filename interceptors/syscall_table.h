@@ -121,6 +121,8 @@ enum class ExtentKind : uint8_t {
   arg,          // argument `value`, divided by `divisor` and rounded up, times `scale` bytes
   result,       // result times `scale` bytes (0 if negative), at most argument `cap_arg` times `scale`
   pointee_u32,  // *(u32*)argument `value`: socklen_t in and out; the smaller of before and after
+  option,       // getsockopt(2): *(u32*)argument `value` in the option's unit (socket_options.h); as above
+  length_of,    // the length of argument `value`, a u32; nothing if that argument is 0, because the kernel ignores it
   self_u32,    // the u32 that lies `value` bytes into the memory itself: file_handle, sched_attr; the smaller of before
                // and after, or of argument `cap_arg` and after; at least the u32 itself
   c_string,    // NUL-terminated, at most `value` bytes

@@ -142,6 +142,24 @@ std::optional<TrappedInstruction> decode_trapped(const uint8_t (&code)[3]) {
   return std::nullopt;
 }
 
+std::optional<TrappedInstruction> trapped_at(const Memory& memory, Address at) {
+  constexpr size_t kLongestInstruction = 15;
+  constexpr uint8_t kPrefixes[] = {0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3};
+  constexpr uint8_t kRex = 0x40, kRexBits = 0xf0;  // REX: 0x40 to 0x4f
+  uint8_t code[kLongestInstruction + kLongestTrapped] = {};
+  const size_t readable = memory.read_some(at, code, kLongestInstruction);
+  size_t prefixes = 0;
+  const auto is_prefix = [&](uint8_t byte) {
+    return (byte & kRexBits) == kRex || std::ranges::count(kPrefixes, byte) != 0;
+  };
+  while (prefixes < readable && is_prefix(code[prefixes])) ++prefixes;
+  uint8_t instruction[kLongestTrapped];
+  std::copy_n(code + prefixes, kLongestTrapped, instruction);
+  auto trapped = decode_trapped(instruction);
+  if (trapped) trapped->length += static_cast<int>(prefixes);
+  return trapped;
+}
+
 bool is_stand_in(const uint8_t (&code)[3]) {
   return std::equal(std::begin(kUndefined), std::end(kUndefined), code + (code[0] == kPrefix ? 1 : 0));
 }

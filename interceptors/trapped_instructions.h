@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/remote.h"
 #include "interceptors/counter.h"
 #include "interceptors/inprocess/layout.h"
 
@@ -17,11 +18,13 @@ namespace redrive {
 
 struct TrappedInstruction {
   int32_t instruction = 0;  // a Trap (logstore/event.h)
-  int length = 0;           // bytes
+  int length = 0;           // bytes, with its prefixes
 };
 
-// The trapped instruction at the start of these bytes, if there is one.
+// The trapped instruction at the start of these bytes, without prefixes, if there is one.
 std::optional<TrappedInstruction> decode_trapped(const uint8_t (&code)[3]);
+// The one at which a thread has faulted. It may have prefixes, which the processor ignores.
+std::optional<TrappedInstruction> trapped_at(const Memory& memory, Address at);
 
 // rdtsc or rdtscp, depending on the length.
 TrappedInstruction counter_instruction(uint64_t length);

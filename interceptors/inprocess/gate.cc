@@ -448,9 +448,10 @@ void add_outputs(Writer& writer, const Span& span, const Registers& regs, const 
   switch (span.extent) {
     case Extent::result:
       return writer.add_after(address, smaller(length, made * span.value));
-    case Extent::pointee: {
+    case Extent::pointee:
+    case Extent::option: {
       const uint64_t other = argument(regs, span.other);
-      return writer.add_after(address, other ? smaller(length, at<uint32_t>(other)) : 0);
+      return writer.add_after(address, other ? smaller(length, at<uint32_t>(other) * unit(span, regs)) : 0);
     }
     case Extent::vector:
       return add_written(writer, content<iovec>(before), count(span, regs), made);

@@ -43,14 +43,16 @@ inline constexpr uint32_t kDescriptors = 4096;  // higher ones are closed with a
 
 // The length of the memory that a call reads or writes at one of its arguments (ExtentKind in syscall_table.h).
 enum class Extent : uint8_t {
-  fixed,     // `value` bytes
-  arg,       // argument `other`, divided by `divisor` and rounded up, times `value`
-  result,    // result times `value`, at most argument `other` times `value`
-  pointee,   // *(u32*)argument `other`, the smaller of before and after
-  string,    // NUL-terminated, at most `value` bytes
-  vector,    // iovec array with `value` elements, or argument `other` if that is 0, and its buffers
-  message,   // msghdr, and what it points to
-  messages,  // mmsghdr array with argument `other` elements, and what they point to
+  fixed,      // `value` bytes
+  arg,        // argument `other`, divided by `divisor` and rounded up, times `value`
+  result,     // result times `value`, at most argument `other` times `value`
+  pointee,    // *(u32*)argument `other`, the smaller of before and after
+  option,     // the same in the option's unit (socket_options.h)
+  length_of,  // a u32 if argument `other` is not 0
+  string,     // NUL-terminated, at most `value` bytes
+  vector,     // iovec array with `value` elements, or argument `other` if that is 0, and its buffers
+  message,    // msghdr, and what it points to
+  messages,   // mmsghdr array with argument `other` elements, and what they point to
 };
 struct Span {
   uint8_t arg = 0;

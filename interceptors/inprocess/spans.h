@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 
 #include "interceptors/inprocess/layout.h"
+#include "interceptors/socket_options.h"
 
 namespace redrive::gate {
 
@@ -70,6 +71,11 @@ inline uint64_t count(const Span& span, const Registers& regs) {
   return span.value ? span.value : argument(regs, span.other);
 }
 
+// How many bytes one counts for in the length of a pointee or option.
+inline uint64_t unit(const Span& span, const Registers& regs) {
+  return span.extent == Extent::option ? option_unit(argument(regs, 1), argument(regs, 2)) : 1;
+}
+
 // How much the call may read or write at the span itself, according to its arguments.
 inline uint64_t capacity(const Span& span, const Registers& regs) {
   const uint64_t other = argument(regs, span.other);
@@ -81,8 +87,13 @@ inline uint64_t capacity(const Span& span, const Registers& regs) {
       return (other + span.divisor - 1) / span.divisor * span.value;
     case Extent::result:
       return other > kRingSize ? kTooLong : other * span.value;
+    case Extent::option:
+      if (option_writes_elsewhere(argument(regs, 1), argument(regs, 2))) return kTooLong;
+      [[fallthrough]];
     case Extent::pointee:
-      return other ? at<uint32_t>(other) : 0;
+      return other ? at<uint32_t>(other) * unit(span, regs) : 0;
+    case Extent::length_of:
+      return other ? sizeof(uint32_t) : 0;
     case Extent::string:
       return string_length(argument(regs, span.arg), span.value);
     case Extent::vector:

@@ -115,9 +115,10 @@ Result<Step> EventReplay::replay_trap(RedrivenThread& thread, EventIndex index, 
   uint8_t code[3] = {};
   const Gate* const gate = stop == ThreadStop::fault ? redriving_.gates.of(thread) : nullptr;
   const Address instruction = gate ? gate->physical(thread.regs.rip) : thread.regs.rip;
-  if (stop == ThreadStop::fault) redriving_.unit.memory(thread).read_some(instruction, code, sizeof code);
+  const Memory& memory = redriving_.unit.memory(thread);
+  if (stop == ThreadStop::fault) memory.read_some(instruction, code, sizeof code);
   const bool cpuid = event.number == static_cast<int32_t>(Trap::cpuid);
-  const auto trapped = is_stand_in(code) ? trapped_instruction(event.number) : decode_trapped(code);
+  const auto trapped = is_stand_in(code) ? trapped_instruction(event.number) : trapped_at(memory, instruction);
   if (stop != ThreadStop::fault || thread.regs.rip != event.ip || !trapped || trapped->instruction != event.number) {
     return diverged(thread, index, expected(), redriving_.runner.came_to(thread, stop));
   }

@@ -1,6 +1,7 @@
 // Socket calls of the syscall table against the running kernel: see syscall_probe.h.
 #include <arpa/inet.h>
 #include <asm/unistd.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/time.h>
@@ -61,17 +62,16 @@ TEST_CASE("addresses and options of sockets") {
     CHECK(probe(__NR_getpeername, name(udp.a.get())).out.empty());
   }
   Pair pair = make_sockets(SOCK_STREAM);
+  sock_filter code[] = {{BPF_RET | BPF_K, 0, 0, 1}, {BPF_RET | BPF_K, 0, 0, 2}};
+  const sock_fprog filter{2, code};
+  REQUIRE(setsockopt(udp.b.get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0);
   const struct {
     int fd, level, option;
-  } options[] = {{tcp.b.get(), SOL_SOCKET, SO_LINGER},
-                 {tcp.b.get(), SOL_SOCKET, SO_ERROR},
-                 {tcp.b.get(), IPPROTO_TCP, TCP_INFO},
-                 {pair.a.get(), SOL_SOCKET, SO_PEERCRED},
-                 {tcp.b.get(), SOL_SOCKET, SO_RCVTIMEO},
-                 {pair.a.get(), SOL_SOCKET, SO_PEERSEC},
-                 {pair.a.get(), SOL_SOCKET, SO_PEERGROUPS},
-                 {tcp.b.get(), IPPROTO_TCP, TCP_CONGESTION},
-                 {-1, SOL_SOCKET, SO_ERROR}};
+  } options[] = {{tcp.b.get(), SOL_SOCKET, SO_LINGER},       {udp.b.get(), SOL_SOCKET, SO_GET_FILTER},
+                 {tcp.b.get(), SOL_SOCKET, SO_ERROR},        {tcp.b.get(), IPPROTO_TCP, TCP_INFO},
+                 {pair.a.get(), SOL_SOCKET, SO_PEERCRED},    {tcp.b.get(), SOL_SOCKET, SO_RCVTIMEO},
+                 {pair.a.get(), SOL_SOCKET, SO_PEERSEC},     {pair.a.get(), SOL_SOCKET, SO_PEERGROUPS},
+                 {tcp.b.get(), IPPROTO_TCP, TCP_CONGESTION}, {-1, SOL_SOCKET, SO_ERROR}};
   for (const auto& option : options) {
     for (const uint32_t room : {512u, 3u}) {
       probe(__NR_getsockopt, [&](Arena& arena) {
@@ -99,6 +99,12 @@ TEST_CASE("datagrams") {
   });
   CHECK(truncated.result == std::ssize(kText));
   CHECK(truncated.bytes_out(true) == 10);
+  auto without_name = probe(__NR_recvfrom, [&](Arena& arena) {  // the kernel does not look at its length
+    udp = make_udp();
+    send();
+    return call_args(udp.a.get(), arena.bytes(100), 100, 0, 0, arena.put<uint32_t>(64));
+  });
+  CHECK(without_name.bytes_out(false) == 0);
   auto sent = probe(__NR_sendto, [&](Arena& arena) {
     udp = make_udp();
     return call_args(udp.b.get(), arena.text(kText), kText.size(), 0, 0, 0);

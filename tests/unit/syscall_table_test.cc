@@ -171,6 +171,18 @@ TEST_CASE("file systems that a process serves are not mounted") {
   CHECK(find_row(__NR_fanotify_init, call_args(3))->treat == Treat::emulate);
 }
 
+TEST_CASE("options of sockets that write where pointers lead are not recorded") {
+  auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  const auto described = [&](int level, int name) {
+    const CallArgs args = call_args(3, level, name, 0, 0);
+    return is_described(*find_row(__NR_getsockopt, args), args, *memory);
+  };
+  CHECK_FALSE(described(6, 35));  // IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE
+  CHECK(described(1, 35));
+  CHECK(described(6, 34));
+}
+
 TEST_CASE("names of calls and errors") {
   CHECK(syscall_name(0) == "read");
   CHECK(syscall_name(469) == "file_setattr");

@@ -70,4 +70,29 @@ TEST_CASE(
            0);
 }
 
+TEST_CASE("an instruction is the same with prefixes, if it is not longer than the processor allows") {
+  const auto memory = Memory::open(getpid());
+  REQUIRE(memory);
+  const auto length = [&](std::initializer_list<uint8_t> prefixes, std::initializer_list<uint8_t> instruction) {
+    Bytes code(prefixes);
+    code.insert(code.end(), instruction);
+    code.resize(code.size() + 4);
+    const auto found = trapped_at(*memory, reinterpret_cast<Address>(code.data()));
+    return found ? found->length : 0;
+  };
+  const std::initializer_list<uint8_t> rdtsc{0x0f, 0x31}, rdtscp{0x0f, 0x01, 0xf9}, cpuid{0x0f, 0xa2};
+  CHECK_EQ(length({}, rdtsc), 2);
+  CHECK_EQ(length({0x48}, rdtsc), 3);
+  CHECK_EQ(length({0xf3}, rdtscp), 4);
+  CHECK_EQ(length({0x66, 0x67, 0xf2, 0x2e, 0x4f}, cpuid), 7);
+  CHECK_EQ(length({0xf0}, rdtsc), 0);  // lock
+  CHECK_EQ(length({0x50}, rdtsc), 0);  // push
+  const std::initializer_list<uint8_t> twelve{0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66};
+  CHECK_EQ(length(twelve, rdtscp), 15);
+  Bytes thirteen(twelve);
+  thirteen.push_back(0x66);
+  thirteen.insert(thirteen.end(), rdtscp);
+  CHECK_FALSE(trapped_at(*memory, reinterpret_cast<Address>(thirteen.data())));
+}
+
 }  // namespace redrive::trapped_instructions_test

@@ -94,7 +94,7 @@ bool has_trapped(Tracer& tracer, pid_t pid, pid_t tid, const std::optional<sigin
   uint8_t code[3] = {};
   const auto memory = Memory::open(pid);
   if (!memory || !tracer.get_regs(tid, regs) || !memory->get(regs.rip, code)) return false;
-  return (signal == SIGSEGV && decode_trapped(code)) || (signal == SIGILL && is_stand_in(code));
+  return (signal == SIGSEGV && trapped_at(*memory, regs.rip)) || (signal == SIGILL && is_stand_in(code));
 }
 
 }  // namespace

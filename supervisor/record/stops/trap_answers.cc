@@ -35,8 +35,9 @@ bool TrapAnswers::answer_instruction(Thread& thread, int signal, const user_regs
   const Process& process = *thread.process;
   uint8_t code[3] = {};
   const PatchedSite* patched = process.gate ? process.gate->patched(regs.rip) : nullptr;
-  process.memory.read_some(patched ? patched->stop : regs.rip, code, sizeof code);
-  const auto trap = is_stand_in(code) ? replaced(process, patched, regs.rip) : decode_trapped(code);
+  const Address at = patched ? patched->stop : regs.rip;
+  process.memory.read_some(at, code, sizeof code);
+  const auto trap = is_stand_in(code) ? replaced(process, patched, regs.rip) : trapped_at(process.memory, at);
   if (!trap) return false;
   if (!forced_.undo_forced(thread, signal, regs)) return true;
   const bool is_new = !reads_counter(*trap) && is_stand_in(code) && !answers_.has(cpuid_question(regs));
@@ -46,7 +47,8 @@ bool TrapAnswers::answer_instruction(Thread& thread, int signal, const user_regs
   add_trap(thread, *trap, regs, after);
   if (reads_counter(*trap)) {
     if (arena_) arena_->set_counter(counter());
-    patching_.patch_instruction(thread, regs.rip, trap->length == 2 ? SiteKind::rdtsc : SiteKind::rdtscp);
+    const bool with_processor = trap->instruction == static_cast<int32_t>(Trap::rdtscp);
+    patching_.patch_instruction(thread, regs.rip, with_processor ? SiteKind::rdtscp : SiteKind::rdtsc);
   } else if (is_stand_in(code)) {
     if (arena_) arena_->set_answers(answers_.all());
     patching_.patch_instruction(thread, regs.rip, SiteKind::cpuid);
