@@ -146,7 +146,7 @@ Result<void> restore_threads(const UnitState& state, RestoredUnit& unit) {
 
 Result<SharedObjects::Object*> SharedObjects::at_least(uint64_t object, uint64_t size) {
   Object& entry = objects_[object];
-  if (!entry.fd) entry.fd = Fd(memfd_create("redrive-shared", MFD_CLOEXEC));
+  if (!entry.fd) entry.fd = Fd(memfd_create("shared memory", MFD_CLOEXEC));
   if (!entry.fd) return errno_error("cannot make shared memory");
   if (entry.size < size && !entry.sized) {
     if (ftruncate(entry.fd.get(), static_cast<off_t>(size)) != 0) return errno_error("cannot grow shared memory");

@@ -34,15 +34,15 @@ PredictedReplay predicted(const Plan& plan, const Trace& trace, int jobs) {
 }
 
 // The last event to execute; nullopt if there is none.
-std::optional<EventIndex> requisite_event(const PlannedInterval& planned) {
-  if (planned.requisite_event == 0) return std::nullopt;
+std::optional<EventIndex> requisite_event(const PlannedInterval& planned, const Trace& trace) {
+  if (planned.requisite_event == trace.intervals(planned.unit).at(planned.start).first_event) return std::nullopt;
   return planned.requisite_event - 1;
 }
 
 Json replay_set_json(const Plan& plan, const Trace& trace) {
   Json set = Json::array();
   for (const auto& planned : plan.replay_set) {
-    const auto requisite = requisite_event(planned);
+    const auto requisite = requisite_event(planned, trace);
     set.push_back({{"unit", planned.unit},
                    {"interval", planned.interval},
                    {"requisite_event", requisite ? Json(*requisite) : Json()},
@@ -85,7 +85,7 @@ void print_sums(const Plan& plan, const Trace& trace, int jobs) {
 void print_plan(const Plan& plan, const Trace& trace, int jobs) {
   Columns columns({">UNIT", "NAME", ">INTERVAL", ">FROM", ">REQUISITE EVENT", ">CPU"});
   for (const auto& planned : plan.replay_set) {
-    const auto requisite = requisite_event(planned);
+    const auto requisite = requisite_event(planned, trace);
     columns.add({fmt::format("{}", planned.unit), trace.unit_name(planned.unit), fmt::format("{}", planned.interval),
                  fmt::format("{}", planned.start), requisite ? fmt::format("{}", *requisite) : "-",
                  format_duration(seconds(planned.cpu_ns))});

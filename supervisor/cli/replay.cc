@@ -391,12 +391,13 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
     if (!o.breaks.empty()) return finish_break(words);
     if (!o.memory.empty() || o.inspect) return usage("--memory and --inspect need --break");
     if (o.utc && !o.at) return usage("--utc needs --at");
+    if (o.output && o.json) return usage("--output and --json cannot be combined");
     if (o.at) return finish_at(words);
     if (o.all) {
       if (o.until) return usage("--until needs a single interval, not --all");
       if (words.size() > 1) return usage("--all takes a TRACE, not a UNIT");
+      if (o.output && (o.once || o.follow)) return usage("--output cannot be combined with --once or --follow");
       if (o.follow) o.once = o.verify = true;
-      if (o.once && o.output) return usage("--output and --once cannot be combined");
       if (!words.empty()) o.trace = words[0];
       return {};
     }

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 
 #include "base/text.h"
+#include "base/units.h"
+#include "checkpoint/address_space.h"
 #include "supervisor/replay/birth_replay.h"
 #include "supervisor/replay/divergence.h"
 #include "supervisor/replay/image_capture.h"
@@ -25,6 +28,23 @@ uint64_t recorded_ns(const Trace& trace, const PlannedInterval& what) {
     ns += end ? static_cast<double>(end->cpu_ns) : trace.settings().checkpoint_period_s * 1e9;
   }
   return ns > 0 ? static_cast<uint64_t>(std::min(ns, kMostRecordedNs)) : 0;
+}
+
+uint64_t hard_stack_limit() {
+  rlimit stack{};
+  return getrlimit(RLIMIT_STACK, &stack) == 0 ? stack.rlim_max : RLIM_INFINITY;
+}
+
+// Whether a thread has accessed memory to which its stack would have had to grow, to more than so many bytes.
+bool is_below_stack(pid_t pid, pid_t tid, uint64_t most) {
+  siginfo_t info{};
+  if (ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) != 0) return false;
+  if (info.si_signo != SIGSEGV || info.si_code != SEGV_MAPERR) return false;
+  const auto address = reinterpret_cast<Address>(info.si_addr);
+  const auto above = mapped_from(pid, address);
+  if (!above || !*above || (*above)->start <= address || (*above)->end - page_down(address) <= most) return false;
+  const auto growing = growing_mappings(pid);
+  return growing && growing->contains((*above)->start);
 }
 
 // Sets the registers so that the kernel makes no call when the thread continues.
@@ -84,18 +104,22 @@ Result<Replayer::Outcome> Replayer::run_to_end() {
     const EventIndex next = halt.value_or(what.requisite_event);
     ASSIGN_OR_RETURN(const Step step, execute(std::exchange(at, next), next));
     if (step.has_diverged()) {
-      outcome.divergence = report(step.difference());
+      ASSIGN_OR_RETURN(outcome.divergence, report(step.difference()));
       break;
     }
     if (!halt) break;
     ASSIGN_OR_RETURN(const Stood stood, stand(at));
-    if (const auto* difference = std::get_if<Difference>(&stood)) outcome.divergence = report(*difference);
+    if (const auto* difference = std::get_if<Difference>(&stood)) {
+      ASSIGN_OR_RETURN(outcome.divergence, report(*difference));
+    }
     if (outcome.divergence || std::get<Halt::Then>(stood) == Halt::Then::end) return outcome;
   }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - options_.started).count();
   if (outcome.divergence || !verification_) return outcome;
   ASSIGN_OR_RETURN(const Verification verification, verification_->at_end());
-  if (const auto* difference = std::get_if<Difference>(&verification)) outcome.divergence = report(*difference);
+  if (const auto* difference = std::get_if<Difference>(&verification)) {
+    ASSIGN_OR_RETURN(outcome.divergence, report(*difference));
+  }
   if (const auto* unverified = std::get_if<Unverified>(&verification)) outcome.unverified = unverified->why;
   outcome.verified = std::holds_alternative<Verified>(verification);
   return outcome;
@@ -335,11 +359,19 @@ Result<UnitState> Replayer::state_of(const StoppedUnit& stopped) const {
   return state;
 }
 
-Divergence Replayer::report(const Difference& difference) {
+// What differs from the recording. An Error if a stack cannot grow here as it did then.
+Result<Divergence> Replayer::report(const Difference& difference) {
   const PlannedInterval& what = redriving_.what;
   Divergence d{what.unit, what.interval, difference.event, difference.expected, difference.found, {}, {}};
   const RedrivenThread* const thread = difference.thread ? unit_.find(*difference.thread) : nullptr;
   if (!thread || !unit_.has(thread->process)) return d;
+  const uint64_t most = hard_stack_limit();
+  if (is_below_stack(unit_.stub(thread->process).pid(), thread->tid, most)) {
+    return Error{
+        fmt::format("a stack of unit {} cannot grow beyond {}, the hard limit, as it did when it was recorded "
+                    "(ulimit -Hs)",
+                    what.unit, format_size(most))};
+  }
   gates_.remove(thread->process);  // the code is to be shown as it is in the program
   d.stack = stack_of(thread->tid, redriving_.trace.files());
   d.disassembly = disassembly_at(unit_.memory(*thread), thread->regs.rip);

@@ -80,7 +80,7 @@ class Replayer {
   Result<Stood> stand(EventIndex index);
   std::optional<siginfo_t> fault_of(ThreadSerial serial) const;
   Result<UnitState> state_of(const StoppedUnit& stopped) const;
-  Divergence report(const Difference& difference);
+  Result<Divergence> report(const Difference& difference);
 
   const std::optional<EventRef> birth_;
   MessageStore& store_;

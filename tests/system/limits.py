@@ -5,7 +5,8 @@ import pathlib
 import re
 
 from harness import Failure, Skip, test, workload
-from redriving import check_report, units
+from programs import job_of
+from redriving import check_report, record, units
 
 CAP_SYS_RESOURCE = 24
 
@@ -77,6 +78,15 @@ def stack(ctx):
         raise Failure("leaves something behind")
     for command in (("record", "-o", ctx.trace, "--", "sh", "-c", "seq 10 | sort"), ("replay", "--all", "--verify", ctx.trace)):
         ctx.expect_status(ctx.run(*within(["-s 256"], ctx.options.redrive, *command), cwd=ctx.work), 0)
+
+
+@test("limits/stack_of_replay")
+def stack_of_replay(ctx):
+    """Where a stack cannot grow as far as in the recording, a replay says so, and does not take it for a divergence."""
+    record(ctx, job_of(ctx, "stack_growth"))
+    outcome = ctx.expect_status(ctx.run(*within(["-s 2048"], ctx.options.redrive, "replay", "--all", ctx.trace)), 1)
+    ctx.expect("cannot grow beyond 2.00 MiB, the hard limit" in outcome.stdout, outcome, "does not say what is too low")
+    ctx.expect("divergence in" not in outcome.stderr, outcome, "takes it for a divergence")
 
 
 @test("limits/size_of_catalog")

@@ -170,6 +170,9 @@ def plan(ctx):
         own = found["replay_set"][0]
         if (own["unit"], own["interval"]) != (unit["unit"], interval["interval"]):
             raise Failure(f"the replay set does not begin with the interval itself: {found}")
+        up_to_start = ctx.json("plan", ctx.trace, f"{unit['unit']}:{interval['interval']}", "--until", interval["first_event"])
+        if up_to_start["replay_set"][0]["start"] == interval["interval"] and up_to_start["replay_set"][0]["requisite_event"] is not None:
+            raise Failure(f"events are to be executed before the first one: {up_to_start}")
         if found["critical_path_s"] > found["work_s"] + 1e-9:
             raise Failure(f"the critical path is longer than the work: {found}")
 

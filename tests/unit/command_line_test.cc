@@ -208,14 +208,14 @@ TEST_CASE("replay finds trace, unit and intervals by position") {
   CHECK(replay.verify);
   CHECK_EQ(replay.jobs, 3);
 
-  replay = parsed<ReplayOptions>({"replay", "run-1", "3:7", "--until", "120", "--output", "--json"});
+  replay = parsed<ReplayOptions>({"replay", "run-1", "3:7", "--until", "120", "--json"});
   CHECK_EQ(replay.trace, "run-1");
   CHECK_EQ(replay.unit_text, "3");
   CHECK_EQ(replay.first_interval, 7U);
   CHECK_EQ(replay.last_interval, 7U);
   CHECK_EQ(replay.until, 120U);
-  CHECK(replay.output);
   CHECK(replay.json);
+  CHECK(parsed<ReplayOptions>({"replay", "3", "--output"}).output);
 
   CHECK_EQ(parsed<ReplayOptions>({"replay", "ls"}).unit_text, "ls");  // a program may have the name of a command
   CHECK_EQ(parsed<ReplayOptions>({"replay", "rm", "stats:1"}).trace, "rm");
@@ -320,6 +320,8 @@ TEST_CASE("a whole recording is replayed once only if all of it is") {
   check_usage_error({"replay", "--once", "3"});
   check_usage_error({"replay", "--once", "--break", "3@1"});
   check_usage_error({"replay", "--all", "--once", "--output"});
+  check_usage_error({"replay", "--all", "--follow", "--output"}, "--output cannot be combined with --once or --follow");
+  check_usage_error({"replay", "3", "--output", "--json"}, "--output and --json");
   check_usage_error({"replay", "--all", "--once", "--until", "3"});
 }
 
