@@ -331,7 +331,8 @@ Result<UnitState> Replayer::state_of(const StoppedUnit& stopped) const {
   state.next_process = unit_.next_process();
   ASSIGN_OR_RETURN(state.processes, capture_processes(redriving_));
   for (const auto& [serial, thread] : stopped.threads) {
-    state.threads.push_back({serial, thread.process, thread.in_call, thread.regs, get_xstate(thread.tid)});
+    state.threads.push_back(
+        {serial, thread.process, thread.in_call, read_implies_exec(thread.tid), thread.regs, get_xstate(thread.tid)});
   }
   return state;
 }
