@@ -135,6 +135,7 @@ Result<void> restore_threads(const UnitState& state, RestoredUnit& unit) {
     user_regs_struct regs = thread.regs;
     regs.orig_rax = ~0ull;  // the kernel must not restart a system call
     const pid_t tid = unit.threads.at(thread.thread);
+    if (thread.read_implies_exec) TRY(let_read_imply_exec(unit.processes.at(thread.process).stub, tid, true));
     if (!set_regs(tid, regs)) return errno_error("cannot restore registers");
     if (!thread.xstate.empty() && !set_xstate(tid, thread.xstate))
       return errno_error("cannot restore the extended state");

@@ -171,12 +171,14 @@ void write_thread(const ThreadState& thread, const XstateLayout& layout, images:
   out.set_serial(thread.thread);
   out.set_process(thread.process);
   if (thread.in_syscall) out.set_in_syscall(true);
+  if (thread.read_implies_exec) out.set_read_implies_exec(true);
 }
 
 bool read_thread(images::Thread& in, const XstateLayout& layout, ThreadState& thread) {
   thread.thread = in.serial();
   thread.process = in.process();
   thread.in_syscall = in.in_syscall();
+  thread.read_implies_exec = in.read_implies_exec();
   thread.regs = registers_of(in.core().thread_info().gpregs());
   return in.core().mtype() == kX86_64 && in.core().has_thread_info() && layout.read(in, thread.xstate);
 }

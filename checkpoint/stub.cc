@@ -1,6 +1,7 @@
 #include "checkpoint/stub.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/close_range.h>
 #include <linux/seccomp.h>
 #include <linux/sockios.h>
@@ -8,6 +9,7 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -19,6 +21,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -218,6 +221,16 @@ Address stub_trap() { return list_code() + stub_code().size() - 1; }
 uint64_t stack_limit(pid_t pid) {
   rlimit limit{};
   return prlimit(pid, RLIMIT_STACK, nullptr, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+}
+
+bool read_implies_exec(pid_t tid) {
+  const std::string personality = read_briefly(fmt::format("/proc/{}/personality", tid));
+  return std::strtoul(personality.c_str(), nullptr, 16) & READ_IMPLIES_EXEC;
+}
+
+Result<void> let_read_imply_exec(const Stub& stub, pid_t tid, bool implies) {
+  TRY(stub.call(tid, SYS_personality, {implies ? uint64_t{READ_IMPLIES_EXEC} : uint64_t{PER_LINUX}}));
+  return {};
 }
 
 bool is_forbidden(long number, std::span<const uint64_t, 6> args) {

@@ -170,6 +170,10 @@ bool is_forbidden(long number, std::span<const uint64_t, 6> args);
 
 // How many bytes the stack of a process may grow to (getrlimit(2), RLIMIT_STACK).
 uint64_t stack_limit(pid_t pid);
+// Whether a thread may execute all that it maps to be read (personality(2), READ_IMPLIES_EXEC).
+bool read_implies_exec(pid_t tid);
+// Lets a thread of a stub do so from now on, or not.
+Result<void> let_read_imply_exec(const Stub& stub, pid_t tid, bool implies);
 
 // Waits for the next stop of one tracee of the calling thread, or for the end of a tracee or child. Signals do not end
 // the wait. False if there is no such process.

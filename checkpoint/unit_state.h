@@ -86,8 +86,9 @@ struct ProcessState {
 struct ThreadState {
   uint32_t thread = 0;
   uint32_t process = 0;
-  bool in_syscall = false;  // it has entered a system call whose exit is an event still to come
-  user_regs_struct regs{};  // before the syscall instruction, or right after it (in_syscall)
+  bool in_syscall = false;         // it has entered a system call whose exit is an event still to come
+  bool read_implies_exec = false;  // may execute all that it maps to be read (personality(2)); unknown up to format 17
+  user_regs_struct regs{};         // before the syscall instruction, or right after it (in_syscall)
   Bytes xstate;
 };
 

@@ -190,7 +190,7 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(utime), path, in(16)).served(),
     emulate(SYS(mknod), path, val, val).served(),
     refuse(SYS(uselib), ENOSYS, kGone),
-    emulate(SYS(personality), val),
+    special(SYS(personality), Special::personality, val),
     emulate(SYS(ustat), val, out(32)),
     emulate(SYS(statfs), path, out(120)).served(),
     emulate(SYS(fstatfs), fd, out(120)).served(),

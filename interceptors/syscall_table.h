@@ -45,7 +45,8 @@ enum class Special : uint8_t {
   brk,
   madvise,
   shmat,
-  shmdt,  // memory layout (memory)
+  shmdt,
+  personality,  // memory layout (memory)
   fork,
   vfork,
   clone,

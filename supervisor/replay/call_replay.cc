@@ -181,6 +181,10 @@ Result<void> CallReplay::change_memory(RedrivenThread& thread, const Event& call
   TRY(calls.run());
   if (!changed_code.empty()) TRY(patcher_.read_code_again(thread.process, changed_code));
   TRY(redriving_.gates.map(moved, thread.tid));
+  if (special == Special::personality) {
+    const auto implies = read_implies_exec_set_by(call.args, call.result);
+    return implies ? let_read_imply_exec(process.stub, thread.tid, *implies) : Result<void>();
+  }
   if (call.result != 0) return {};
   constexpr uint64_t kArchSetGs = 0x1001, kArchSetFs = 0x1002;
   if (special == Special::arch_prctl) {

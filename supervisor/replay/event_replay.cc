@@ -2,17 +2,95 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "base/page.h"
+#include "checkpoint/address_space.h"
 #include "interceptors/trapped_instructions.h"
 #include "supervisor/replay/divergence.h"
 #include "supervisor/replay/loop_replay.h"
 #include "supervisor/replay/place_search.h"
 #include "supervisor/replay/step_to_place.h"
+#include "supervisor/tier/missing_memory.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
+
+namespace {
+
+// A page that the program cannot access for the moment.
+struct TakenPage {
+  Address page = 0;
+  std::optional<int> protection;  // that it has otherwise; none: nothing is mapped there
+};
+
+// Leaves it a part of its protection. None if the page is missing anyway.
+Result<std::optional<TakenPage>> take_page(const Stub& stub, pid_t tid, Address page, int left) {
+  using Taken = std::optional<TakenPage>;
+  ASSIGN_OR_RETURN(const auto mapped, mapped_from(stub.pid(), page));
+  if (!mapped) return Taken();
+  if (mapped->start > page) {
+    const bool may_grow = mapped->inode == 0 && !mapped->shared;
+    if (!may_grow) return Taken();
+    // Nothing grows to where something is mapped. The kernel refuses pages to which nothing would grow.
+    ASSIGN_OR_RETURN(const int64_t result,
+                     stub.call(tid, SYS_mmap,
+                               {page, kPageSize, PROT_NONE,
+                                uint64_t{MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED}, ~0ull, 0}));
+    return result == static_cast<int64_t>(page) ? Taken({page, std::nullopt}) : Taken();
+  }
+  uint8_t byte = 0;
+  if (!stub.memory().get(page, byte)) return Taken();
+  StubCalls calls(stub, tid);
+  TRY(calls.add("take a page away in a stub", SYS_mprotect,
+                {page, kPageSize, static_cast<uint64_t>(mapped->protection & left)}));
+  TRY(calls.run());
+  return Taken({page, mapped->protection});
+}
+
+Result<void> give_back(const Stub& stub, pid_t tid, const TakenPage& taken) {
+  StubCalls calls(stub, tid);
+  if (taken.protection) {
+    TRY(calls.add("give a page back in a stub", SYS_mprotect,
+                  {taken.page, kPageSize, static_cast<uint64_t>(*taken.protection)}));
+  } else {
+    TRY(calls.unmap(taken.page, kPageSize));
+  }
+  TRY(calls.run());
+  return {};
+}
+
+// Runs the thread to its next stop. Memory that was missing at the event is missing here until then: all of the page,
+// or, if the thread accesses it before, only room to write to it. Some file systems notice only then that they are
+// full.
+Result<ThreadStop> run_to(const Redriving& redriving, RedrivenThread& thread, const Event& event) {
+  constexpr Address kLowest = 1 << 16;  // below, where null pointers lead, no kernel maps anything (mmap_min_addr)
+  const auto missing = MissingMemory::of(event);
+  if (!missing || missing->address < kLowest || thread.ahead) return redriving.runner.run(thread);
+  const Stub& stub = redriving.unit.stub(thread.process);
+  const Address page = page_down(missing->address);
+  for (int left = PROT_NONE;; left = ~PROT_WRITE) {
+    ASSIGN_OR_RETURN(const auto taken, take_page(stub, thread.tid, page, left));
+    const ThreadStop stop = redriving.runner.run(thread);
+    if (!taken || stop == ThreadStop::gone) return stop;
+    siginfo_t info{};
+    if (ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) != 0) return errno_error("cannot read a stub's signal");
+    TRY(give_back(stub, thread.tid, *taken));
+    const bool faulted = stop == ThreadStop::fault && page_down(reinterpret_cast<Address>(info.si_addr)) == page;
+    const bool before = faulted && thread.regs.rip != event.ip;
+    if (before && left == PROT_NONE) continue;
+    if (faulted && !before) info.si_signo = event.number, info.si_code = missing->code;
+    if (ptrace(PTRACE_SETSIGINFO, thread.tid, nullptr, &info) != 0) return errno_error("cannot set a stub's signal");
+    return stop;
+  }
+}
+
+}  // namespace
 
 Step no_thread(EventIndex index, const Event& event) {
   return Step::diverged({index, std::nullopt, fmt::format("an event of thread {}", event.thread), "no such thread"});
@@ -56,7 +134,8 @@ Result<Step> EventReplay::arrive(EventIndex index, const Event& event) {
   }
   if (signal && point != SignalPoint::before_syscall && point != SignalPoint::fault) return Step::as_recorded();
   own_code_to_step(thread, event);
-  const ThreadStop stop = redriving_.runner.run_ahead(thread);
+  ASSIGN_OR_RETURN(const ThreadStop stop, run_to(redriving_, thread, event));
+  thread.ahead = stop;
   const bool faults = event.kind == EventKind::trap || (signal && point == SignalPoint::fault);
   const Address ip = signal && !faults ? event.ip + kSyscallSize : event.ip;  // after the instruction
   if (stop == (faults ? ThreadStop::fault : ThreadStop::syscall) && thread.regs.rip == ip) return Step::as_recorded();
@@ -68,7 +147,7 @@ Result<Step> EventReplay::replay_signal(RedrivenThread& thread, EventIndex index
   const std::string expected = fmt::format("signal {} at {}", event.number, hex(event.ip));
   if (point == SignalPoint::before_syscall || point == SignalPoint::fault) {
     own_code_to_step(thread, event);
-    const ThreadStop stop = redriving_.runner.run(thread);
+    ASSIGN_OR_RETURN(const ThreadStop stop, run_to(redriving_, thread, event));
     const bool right_kind = stop == (point == SignalPoint::fault ? ThreadStop::fault : ThreadStop::syscall);
     const uint64_t ip = point == SignalPoint::fault ? thread.regs.rip : thread.regs.rip - 2;
     if (!right_kind || ip != event.ip) {

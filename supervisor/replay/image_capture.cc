@@ -20,6 +20,7 @@ Result<UnitState> state_at(const Redriving& redriving, std::optional<ThreadSeria
     saved.process = thread.process;
     const bool enters = serial == entering;
     saved.in_syscall = !enters && thread.stopped_at_syscall;
+    saved.read_implies_exec = read_implies_exec(thread.tid);
     saved.regs = enters ? before_syscall(thread.regs) : thread.regs;
     saved.xstate = get_xstate(thread.tid);
     state.threads.push_back(std::move(saved));

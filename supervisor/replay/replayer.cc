@@ -12,6 +12,7 @@
 #include "supervisor/replay/birth_replay.h"
 #include "supervisor/replay/divergence.h"
 #include "supervisor/replay/image_capture.h"
+#include "supervisor/tier/missing_memory.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
@@ -211,12 +212,14 @@ Result<Step> Replayer::visit(EventIndex index, const Event& event) {
   ASSIGN_OR_RETURN(Answer answer, batch_.add(index, event));
   if (answer == Answer::in_ring) return Step::as_recorded();
   if (batch_.empty()) return step(index, event);
-  // What follows may happen right after the last of them, or while its thread stands there.
+  // What follows may happen right after the last of them, or while its thread stands there; before the thread runs on
+  // to where memory was missing, that has to be taken away.
   const bool own =
       event.thread == batch_.thread() && event.kind != EventKind::signal && event.kind != EventKind::preemption;
   const bool behind = event.kind == EventKind::signal && event.thread == batch_.thread() &&
                       (event.args[0] == static_cast<uint64_t>(SignalPoint::before_syscall) ||
-                       event.args[0] == static_cast<uint64_t>(SignalPoint::fault));
+                       event.args[0] == static_cast<uint64_t>(SignalPoint::fault)) &&
+                      !MissingMemory::of(event);
   TRY_STEP(run_batch(own || behind));
   ASSIGN_OR_RETURN(answer, batch_.add(index, event));
   return answer == Answer::in_ring ? Step::as_recorded() : step(index, event);
@@ -354,7 +357,8 @@ Result<UnitState> Replayer::state_of(const StoppedUnit& stopped) const {
   state.next_process = unit_.next_process();
   ASSIGN_OR_RETURN(state.processes, capture_processes(redriving_));
   for (const auto& [serial, thread] : stopped.threads) {
-    state.threads.push_back({serial, thread.process, thread.in_call, thread.regs, get_xstate(thread.tid)});
+    state.threads.push_back(
+        {serial, thread.process, thread.in_call, read_implies_exec(thread.tid), thread.regs, get_xstate(thread.tid)});
   }
   return state;
 }

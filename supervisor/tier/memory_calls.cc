@@ -1,6 +1,7 @@
 #include "supervisor/tier/memory_calls.h"
 
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
@@ -182,6 +183,12 @@ Result<bool> remap_pieces(const Event& event, const Stub& stub, Calls& calls) {
 std::optional<LocalDescriptor> descriptor_written(std::span<const uint64_t, 6> args, const Memory& memory) {
   constexpr uint32_t kOlder = 1;
   return LocalDescriptor::read(memory, args[1], static_cast<uint32_t>(args[0]) == kOlder);
+}
+
+std::optional<bool> read_implies_exec_set_by(std::span<const uint64_t, 6> args, int64_t result) {
+  constexpr uint32_t kAsks = 0xffffffff;
+  if (is_error(result) || static_cast<uint32_t>(args[0]) == kAsks) return std::nullopt;
+  return args[0] & READ_IMPLIES_EXEC;
 }
 
 std::optional<StackLimit> stack_limit_set_by(int64_t number, std::span<const uint64_t, 6> args, int64_t result) {

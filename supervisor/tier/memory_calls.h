@@ -34,6 +34,10 @@ Result<bool> remap_pieces(const Event& event, const Stub& stub, Calls& calls);
 // The entry that a call to modify_ldt(2) has written.
 std::optional<LocalDescriptor> descriptor_written(std::span<const uint64_t, 6> args, const Memory& memory);
 
+// Whether a call to personality(2) has let its thread execute all that it maps to be read from then on; none if the
+// call has left that alone.
+std::optional<bool> read_implies_exec_set_by(std::span<const uint64_t, 6> args, int64_t result);
+
 // A limit of a stack's size, set by a call (setrlimit(2), prlimit(2)).
 struct StackLimit {
   int32_t pid = 0;    // the process; 0: the caller

@@ -263,7 +263,7 @@ class Mutation {
     if (m.object_size) add(f, *m.object_size);
   }
   static void list(ThreadState& t, Fields& f) {
-    add(f, t.thread, t.process, t.in_syscall, t.xstate);
+    add(f, t.thread, t.process, t.in_syscall, t.read_implies_exec, t.xstate);
     for (auto* value = reinterpret_cast<unsigned long long*>(&t.regs);
          value < reinterpret_cast<unsigned long long*>(&t.regs + 1); ++value) {
       f.push_back(reinterpret_cast<uint64_t*>(value));

@@ -90,7 +90,7 @@ UnitState state_of(UnitId unit, IntervalIndex interval) {
     made.mappings.push_back({0x50'0000, 0x50'2000, 3, true, 0, 0, 9, 8192, 0, 0, "/dev/shm/object"});
     made.mappings.push_back({0x7ffe'0000'0000, 0x7ffe'0002'0000, 3, false, 0, 0, 0, {}, 0, 0, "[stack]"});
     made.descriptors[1] = LocalDescriptor{1, 0x1000, 0xfff, 0x51};
-    state.threads.push_back({process, process, interval == 1, {}, Bytes(576)});
+    state.threads.push_back({process, process, interval == 1, false, {}, Bytes(576)});
   }
   state.zero_pages.push_back({0, 0x40'1000});
   if (unit == 3 && interval == 1) state.first_joined_process = state.first_joined_thread = 1;

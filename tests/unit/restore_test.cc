@@ -71,7 +71,7 @@ UnitState random_state(std::mt19937_64& random) {
   }
   for (uint64_t i = below(5); i > 0; --i) state.zero_pages.push_back({serial(), random() & ~(kPageSize - 1)});
   for (uint64_t i = below(4); i > 0; --i) {
-    ThreadState thread{serial(), serial(), below(2) != 0, {}, Bytes(below(4000))};
+    ThreadState thread{serial(), serial(), below(2) != 0, false, {}, Bytes(below(4000))};
     thread.regs.rip = random();
     thread.regs.gs = random();
     if (below(2)) {
@@ -180,6 +180,7 @@ void check_equal(const UnitState& a, const UnitState& b) {
     CHECK_EQ(t.thread, u.thread);
     CHECK_EQ(t.process, u.process);
     CHECK_EQ(t.in_syscall, u.in_syscall);
+    CHECK_EQ(t.read_implies_exec, u.read_implies_exec);
     CHECK_EQ(std::memcmp(&t.regs, &u.regs, sizeof t.regs), 0);
     CHECK(t.xstate == u.xstate);
   }
@@ -277,19 +278,23 @@ TEST_CASE("address space: each mapping is found by its addresses, and none where
 TEST_CASE("a unit's state survives encoding") {
   std::mt19937_64 random(1);
   for (int round = 0; round < 200; ++round) {
-    const UnitState state = random_state(random);
+    UnitState state = random_state(random);
     UnitState before = state;  // of which there was no advice
     for (auto& process : before.processes) {
       for (auto& mapping : process.mappings) mapping.fork_advice = 0;
     }
-    for (const auto& [data, wanted] : {std::pair{encoded(state), state}, std::pair{encoded_before(state), before}}) {
+    const auto check_survives = [](const Bytes& data, const UnitState& wanted) {
       Decoder in(data);
       UnitState read;
       read.zero_pages.resize(3);  // decode() replaces what is there
       REQUIRE(decode(in, read));
       CHECK(in.at_end());
       check_equal(wanted, read);
-    }
+    };
+    check_survives(encoded(state), state);
+    check_survives(encoded_before(state), before);
+    for (auto& thread : state.threads) thread.read_implies_exec = true;
+    check_survives(encoded(state), state);
   }
 }
 
@@ -807,7 +812,7 @@ UnitState sample_state() {
 }
 
 void add_thread(UnitState& state, uint32_t thread, uint32_t process, const user_regs_struct& like) {
-  ThreadState added{thread, process, false, like, {}};
+  ThreadState added{thread, process, false, false, like, {}};
   added.regs.rax = 1000 + thread;
   added.regs.r12 = 2000 + thread;
   added.regs.rip = kFile + thread;
@@ -1104,9 +1109,9 @@ TEST_CASE("an image that contradicts itself is damage") {
   SUBCASE("a page that begins in a mapping and goes on behind it") { pages.add(0, kAnonymous, pattern(2, 1)); }
   SUBCASE("a page of no process") { pages.add(1, kAnonymous, pattern(1, 1)); }
   SUBCASE("a zero page outside every mapping") { state.zero_pages = {{0, kAnonymous - kPageSize}}; }
-  SUBCASE("a thread of no process") { state.threads.push_back({0, 3, false, {}, {}}); }
+  SUBCASE("a thread of no process") { state.threads.push_back({0, 3, false, false, {}, {}}); }
   SUBCASE("a process twice") { state.processes.push_back(state.processes.front()); }
-  SUBCASE("a thread twice") { state.threads.assign(2, {0, 0, false, {}, {}}); }
+  SUBCASE("a thread twice") { state.threads.assign(2, {0, 0, false, false, {}, {}}); }
   SUBCASE("a process with mappings that runs on another's memory, and a page in them") {
     state.processes.push_back({1, 101, 0, kNoLimit, {mapping(kAnonymous, 1, PROT_READ)}, {}, 0, {}});
     pages.add(1, kAnonymous, pattern(1, 1));

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/assert.h"
+#include "checkpoint/stub.h"
 #include "supervisor/record/checkpoints/image_worker.h"
 #include "supervisor/record/checkpoints/intervals.h"
 #include "supervisor/record/checkpoints/page_buffers.h"
@@ -169,6 +170,7 @@ Process& Attacher::add_process(Unit& unit, const Attachable& found) {
     if (seized.pid != found.pid) continue;
     Thread& thread = tracees_.add_thread(process, tid);
     thread.processors = seized.processors;
+    thread.read_implies_exec = read_implies_exec(tid);
     if (seized.signal) thread.signals.hold(*seized.signal, tracer_.now());
   }
   return process;

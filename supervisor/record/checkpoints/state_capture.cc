@@ -128,6 +128,7 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
 bool StateCapture::capture_thread(Thread& thread, bool entering, ThreadState& saved) {
   saved.thread = thread.serial;
   saved.process = thread.process->serial;
+  saved.read_implies_exec = thread.read_implies_exec;
   saved.in_syscall = !entering && (thread.is_ready(Thread::Stop::exit) || thread.is<Thread::Blocked>());
   if (entering) {
     saved.regs = before_syscall(thread.entry);

@@ -153,6 +153,7 @@ void Births::born(Thread& parent, pid_t tid) {
   child->confinement = parent.confinement;
   if (flags & CLONE_CHILD_CLEARTID) child->clear_tid = request.child_tid;
   child->blocked = parent.blocked;
+  child->read_implies_exec = parent.read_implies_exec;
   child->counter_mode = parent.counter_mode;
   if (!(flags & CLONE_VM)) child->rseq = parent.rseq;
   child->mask_at_birth = parent.mask_at_birth;

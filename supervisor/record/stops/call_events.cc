@@ -233,6 +233,10 @@ void CallEvents::note_effects(Thread& thread, int64_t result, const Memory& memo
     foreign_.note_written_memory(thread, static_cast<uint64_t>(result), event);
   }
   if (row.special == Special::set_tid_address) thread.clear_tid = thread.call.args[0];
+  if (row.special == Special::personality) {
+    const auto implies = read_implies_exec_set_by(thread.call.args, result);
+    thread.read_implies_exec = implies.value_or(thread.read_implies_exec);
+  }
   if (row.special == Special::modify_ldt && result == 0) {
     const auto written = descriptor_written(thread.call.args, memory);
     if (written) apply(*written, *thread.process->descriptors);

@@ -163,6 +163,7 @@ void Programs::executed(pid_t pid, pid_t former_tid) {
   process.memory_id = tracees_.new_memory();
   process.descriptors = std::make_shared<LocalDescriptors>();
   thread.clear_tid = 0;
+  thread.read_implies_exec = false;  // no 64-bit program begins with it
   thread.signals.forget_all();
   thread.turns = {};
   thread.taken_during = 0;

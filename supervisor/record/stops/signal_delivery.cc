@@ -142,7 +142,7 @@ void SignalDelivery::handle(Thread& thread, int signal) {
   if (faulted && signal == SIGTRAP && info.si_code == TRAP_TRACE && ends_step(thread, regs)) return;
   if (faulted && (signal == SIGSEGV || signal == SIGILL) && traps_.answer_instruction(thread, signal, regs)) return;
   if (faulted) {
-    deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::fault));
+    deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::fault), MissingMemory::of(info));
     return;
   }
   const auto& user = std::get<Thread::User>(thread.state);
@@ -212,7 +212,8 @@ void SignalDelivery::stop_with_group(Thread& thread) {
   if (gives_up) turns_.give_up(unit);
 }
 
-void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where) {
+void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where,
+                             const std::optional<MissingMemory>& missing) {
   Unit& unit = *thread.process->unit;
   Disposition what = disposition(tracer_.signal_masks(thread.process->pid), signal);
   // A fault ends the first process of a PID namespace as well, but not while it is traced (force_sig(),
@@ -234,6 +235,7 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
   event.number = signal;
   event.ip = regs.rip;
   event.args[0] = where;
+  if (missing) missing->note(event);
   if (what == Disposition::ends) {
     event.fatal = true;
     if (where == static_cast<uint64_t>(SignalPoint::fault)) intervals_.note_end_state(thread, regs);
@@ -273,7 +275,7 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
     if (blocked & bit_of(signal)) {
       handle(thread, stepped->signal);
     } else {
-      deliver(thread, stepped->signal, regs, where);
+      deliver(thread, stepped->signal, regs, where, missing);
     }
     return;
   }

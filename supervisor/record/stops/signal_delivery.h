@@ -2,8 +2,11 @@
 // fault. What the kernel does to start it (frame, registers) is recorded, so a replay needs no signals.
 #pragma once
 
+#include <optional>
+
 #include "supervisor/record/kernel/tracer.h"
 #include "supervisor/record/tracees/tracee.h"
+#include "supervisor/tier/missing_memory.h"
 
 namespace redrive {
 
@@ -39,7 +42,8 @@ class SignalDelivery {
   // up the baton, because threads of the group that wait for it need it to stop as well. Others in the unit continue.
   void stop_with_group(Thread& thread);
   // Delivers the signal, and records what the kernel does to start a handler. `where`: a SignalPoint.
-  void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where);
+  void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where,
+               const std::optional<MissingMemory>& missing = std::nullopt);
   // Sends the thread a signal that an instruction of its own has caused, if a handler is to see it now; else the kernel
   // would end the process.
   bool raise_caught(Thread& thread, const siginfo_t& info);

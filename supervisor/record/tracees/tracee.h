@@ -193,6 +193,7 @@ struct Thread {
   std::optional<uint64_t> mask_at_birth;   // the signal mask that it, or what it creates now, has to be given
   Address clear_tid = 0;                   // CLONE_CHILD_CLEARTID, set_tid_address
   uint64_t blocked = 0;                    // its signal mask, apart from calls that set one while they sleep
+  bool read_implies_exec = false;          // it may execute all that it maps to be read (personality(2))
   Confinement confinement;
 
   bool exited = false;         // a leader whose end is not reported yet
