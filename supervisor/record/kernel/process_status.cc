@@ -1,6 +1,9 @@
 #include "supervisor/record/kernel/process_status.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <sstream>
 #include <string>
@@ -61,6 +64,11 @@ int exit_signal(pid_t pid) {
   constexpr int kExitSignalField = 38;
   const auto signal = parse_number(proc_stat_field(pid, kExitSignalField));
   return signal ? static_cast<int>(*signal) : -1;
+}
+
+Fd pidfd_of_thread(pid_t tid) {
+  constexpr unsigned kOfThread = O_EXCL;  // PIDFD_THREAD
+  return Fd(static_cast<int>(syscall(SYS_pidfd_open, tid, kOfThread)));
 }
 
 bool sleeps(pid_t tid) { return proc_status(tid).text("State").starts_with('S'); }

@@ -37,7 +37,7 @@ bool WokenCalls::transfer_rest(Thread& thread, uint64_t moved) {
   if (!rest || control_.parks() || (limits_.attached && rest->number != number)) return false;
   // Nothing wakes a thread that writes to a file: it was short for another reason, such as a limit.
   struct stat info {};
-  if (stat(descriptor_path(process.shown_as(), thread.call.args[0]).c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
+  if (stat(descriptor_path(thread.tid, thread.call.args[0]).c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
     return false;
   }
   const Address instruction = vdso_syscall(process.memory, vdso_address(process.shown_as()));
