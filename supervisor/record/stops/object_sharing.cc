@@ -131,8 +131,18 @@ std::string ObjectSharing::name_of_mapping(const Thread& thread, int64_t result)
 Unit* ObjectSharing::unit_to_join_for_change(Thread& thread) {
   const SyscallRow& row = *thread.call.row;
   thread.call.changes_object = 0;
-  if (row.file_change == FileChange::none || objects_.all().empty()) return nullptr;
+  if (objects_.all().empty()) return nullptr;
   const Process& process = *thread.process;
+  if (row.special == Special::madvise && thread.call.args[2] == MADV_REMOVE) {
+    // Who sees the object is in this unit already, because this process can write to it.
+    const auto emptied = mapping_of(process.shown_as(), thread.call.args[0]);
+    const MappedObject* const object = emptied ? objects_.find(emptied->device, emptied->inode) : nullptr;
+    if (!object) return nullptr;
+    outside_.report_changes();
+    thread.call.changes_object = object->id;
+    return nullptr;
+  }
+  if (row.file_change == FileChange::none) return nullptr;
   const Endpoint* const channel = row.traffic == Traffic::send ? events_.endpoint(thread, row.fd_arg) : nullptr;
   if (channel && channel->kind != Endpoint::Kind::none) return nullptr;
   if (row.truncate_arg >= 0 && !(thread.call.args[static_cast<size_t>(row.truncate_arg)] & O_TRUNC)) return nullptr;
@@ -251,6 +261,7 @@ void ObjectSharing::note_change(Thread& thread, int64_t result, Event& event) {
   const uint64_t id = thread.call.changes_object;
   MappedObject* const object = objects_.find(id);
   if (!object || is_error(result)) return;
+  if (row.file_change == FileChange::none) return;  // a replay makes the call
   object_views_.note_sharing(*object, unit);
   struct stat info {};
   if (stat(changed_path(thread).c_str(), &info) != 0) {
