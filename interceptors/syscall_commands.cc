@@ -54,7 +54,7 @@ constexpr auto kCommands = sorted({
     advice(CMD(madvise, MADV_WILLNEED)),
     layout_advice(CMD(madvise, MADV_DONTNEED)),
     refuse(CMD(madvise, MADV_FREE), EINVAL, kLazyFree).is_common(),
-    layout_advice(CMD(madvise, MADV_REMOVE)),
+    special(CMD(madvise, MADV_REMOVE), Special::madvise, ptr, val, val),  // changes a file
     refuse(CMD(madvise, MADV_DONTFORK), EINVAL, kForks).is_common(),
     layout_advice(CMD(madvise, MADV_DOFORK)),
     advice(CMD(madvise, MADV_MERGEABLE)),

@@ -122,7 +122,7 @@ Result<void> Recorder::attach(pid_t pid) {
 void Recorder::adopt(pid_t pid, bool no_new_privs) {
   ends_.set_root(pid);
   Unit& unit = tracees_.add_unit({}, pid);
-  Thread& thread = tracees_.add_thread(tracees_.add_process(unit, pid), pid);
+  Thread& thread = tracees_.add_thread(tracees_.add_process(unit, pid), pid, std::make_shared<FdCache>());
   thread.confinement = Confinement(no_new_privs);
   thread.processors = processors_.all();
   unit.baton.give_to(thread);

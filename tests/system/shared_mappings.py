@@ -54,6 +54,28 @@ def private_changed_from_outside(ctx):
     change_from_outside(ctx, "viewed")
 
 
+EMPTIES = """
+import mmap
+with open("mapped", "r+b") as file: memory = mmap.mmap(file.fileno(), 8192)
+memory.madvise(mmap.MADV_REMOVE, 0, 4096)
+assert memory[:4096] == bytes(4096) and memory[4096:4097] == b"a"
+print("ok")
+"""
+
+
+@test("shared_mappings/emptied")
+def emptied(ctx):
+    """What a program removes from a file that it has mapped (madvise(2)) was not changed by somebody else."""
+    (ctx.work / "mapped").write_text("a" * 8192)
+    command = ["/usr/bin/python3", "-c", EMPTIES]
+    if ctx.run(*command, cwd=ctx.work).status != 0:
+        raise Skip("the file system cannot remove a part of a file")
+    (ctx.work / "mapped").write_text("a" * 8192)
+    outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", *command, cwd=ctx.work), 0)
+    ctx.expect("not recorded" not in outcome.stderr, outcome, "says that somebody else has changed the file")
+    redrive_all(ctx)
+
+
 @test("shared_mappings/shared_with_outside")
 def shared_with_outside(ctx):
     """A process that is not recorded has mapped the same file and can write to it: the recording names it."""

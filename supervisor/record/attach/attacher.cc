@@ -1,6 +1,7 @@
 #include "supervisor/record/attach/attacher.h"
 
 #include <fmt/format.h>
+#include <linux/kcmp.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -166,13 +167,18 @@ Process& Attacher::add_process(Unit& unit, const Attachable& found) {
   process.not_copied = found.not_copied;
   process.maps_growing = found.maps_growing;
   process.opens_memory = found.opens_memory;
+  std::vector<std::pair<pid_t, std::shared_ptr<FdCache>>> tables;  // each with a thread that has it
   for (const auto& [tid, seized] : seizer_.threads()) {
     if (seized.pid != found.pid) continue;
-    Thread& thread = tracees_.add_thread(process, tid);
+    const auto is_its = [&](const auto& table) { return syscall(SYS_kcmp, table.first, tid, KCMP_FILES, 0, 0) <= 0; };
+    auto its = std::find_if(tables.begin(), tables.end(), is_its);
+    if (its == tables.end()) its = tables.emplace(its, tid, std::make_shared<FdCache>());
+    Thread& thread = tracees_.add_thread(process, tid, its->second);
     thread.processors = seized.processors;
     thread.read_implies_exec = read_implies_exec(tid);
     if (seized.signal) thread.signals.hold(*seized.signal, tracer_.now());
   }
+  process.separate_tables = tables.size() > 1;
   return process;
 }
 

@@ -44,7 +44,7 @@ void AdaptedOpens::fill(Thread& thread, const user_regs_struct& stopped, user_re
     control_.set_regs(thread, regs);
     return;
   }
-  const Fd object(::open(descriptor_path(thread.process->shown_as(), regs.rax).c_str(), O_WRONLY | O_CLOEXEC));
+  const Fd object(::open(descriptor_path(thread.tid, regs.rax).c_str(), O_WRONLY | O_CLOEXEC));
   const ssize_t size = object ? write(object.get(), text.data(), text.size()) : -1;
   if (size != static_cast<ssize_t>(text.size())) {
     findings_.add_unsure(*thread.process->unit, "a file that it opened could not be adapted");

@@ -1,9 +1,11 @@
 #include "supervisor/record/kernel/process_status.h"
 
 #include <endian.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/capability.h>
 #include <linux/xattr.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -66,6 +68,11 @@ int exit_signal(pid_t pid) {
   constexpr int kExitSignalField = 38;
   const auto signal = parse_number(proc_stat_field(pid, kExitSignalField));
   return signal ? static_cast<int>(*signal) : -1;
+}
+
+Fd pidfd_of_thread(pid_t tid) {
+  constexpr unsigned kOfThread = O_EXCL;  // PIDFD_THREAD
+  return Fd(static_cast<int>(syscall(SYS_pidfd_open, tid, kOfThread)));
 }
 
 bool sleeps(pid_t tid) { return proc_status(tid).text("State").starts_with('S'); }

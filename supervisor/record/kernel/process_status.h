@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
+
 namespace redrive {
 
 // A thread's signals, bit N-1 for signal N. All 0 if it has ended.
@@ -33,6 +35,9 @@ pid_t group_seen_by(pid_t viewer, pid_t pid);
 std::vector<pid_t> children_of(pid_t pid);
 // What its parent is sent when it ends; 0: nothing. -1 if it is not there any more.
 int exit_signal(pid_t pid);
+// Names a thread, also one that is not the first of its process (pidfd_open(2), PIDFD_THREAD). Invalid on kernels that
+// cannot do that, before Linux 6.9.
+Fd pidfd_of_thread(pid_t tid);
 // Whether it sleeps in the kernel, and a signal could wake it.
 bool sleeps(pid_t tid);
 // Whether executing the file would give it another user or group than it has (execve(2)).

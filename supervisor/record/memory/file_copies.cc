@@ -27,7 +27,7 @@ Result<uint64_t> FileCopies::file_of(MappedFiles& files, const Mapping& mapping)
 
 std::optional<FileCopies::KnownFile> FileCopies::look_at_file(Thread& thread) {
   Process& process = *thread.process;
-  const std::string path = descriptor_path(process.shown_as(), thread.call.args[4]);
+  const std::string path = descriptor_path(thread.tid, thread.call.args[4]);
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
     findings_.add_unsure(*process.unit, "a mapped file could not be found in /proc");

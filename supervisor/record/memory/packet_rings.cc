@@ -21,8 +21,7 @@ void PacketRings::note_request(const Thread& thread, const Memory& memory) {
   if (thread.call.row->number != SYS_setsockopt || args[1] != SOL_PACKET || args[2] != PACKET_RX_RING) return;
   tpacket_req request{};
   struct stat socket {};
-  if (!memory.get(args[3], request) || stat(descriptor_path(thread.process->pid, args[0]).c_str(), &socket) != 0)
-    return;
+  if (!memory.get(args[3], request) || stat(descriptor_path(thread.tid, args[0]).c_str(), &socket) != 0) return;
   requests_.insert_or_assign(socket.st_ino, request);
 }
 
@@ -39,7 +38,7 @@ bool PacketRings::is_mapped_whole(const Thread& thread, const struct stat& socke
 void PacketRings::replace(Thread& thread) {
   if (requests_.empty() || thread.call.row->special != Special::mmap || (thread.call.args[3] & MAP_ANONYMOUS)) return;
   struct stat file {};
-  if (stat(descriptor_path(thread.process->pid, thread.call.args[4]).c_str(), &file) != 0) return;
+  if (stat(descriptor_path(thread.tid, thread.call.args[4]).c_str(), &file) != 0) return;
   if (!is_mapped_whole(thread, file)) return;
   thread.call.packet_ring = requests_.at(file.st_ino);
   // From here on, it is what the kernel makes of it.
@@ -59,7 +58,7 @@ void PacketRings::replaced(Thread& thread, user_regs_struct& regs) {
   if (is_error(static_cast<int64_t>(regs.rax))) return;
   Process& process = *thread.process;
   const auto descriptor = static_cast<unsigned>(thread.entry.r8);
-  const Fd socket(static_cast<int>(syscall(SYS_pidfd_getfd, process.pidfd.get(), descriptor, 0)));
+  const Fd socket(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd_of_table(thread), descriptor, 0)));
   auto ring = socket ? PacketRing::map(socket.get(), request, regs.rax)
                      : Result<PacketRing>(errno_error("cannot reach the socket"));
   if (ring) {

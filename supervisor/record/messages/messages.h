@@ -3,7 +3,7 @@
 //
 // A send is captured at its call's entry, because its bytes may be received before the call ends. A receive is matched
 // at its exit: the bytes that it brought are either a message, whose payload stays in the event if the policy says so,
-// or input, which is always logged. What is behind a descriptor is remembered with the process's descriptor table until
+// or input, which is always logged. What is behind a descriptor is remembered with the thread's descriptor table until
 // the descriptor is closed.
 //
 // This class knows nothing about threads and units. It is told what a call is and where its event lies, in the order of
@@ -55,7 +55,8 @@ class Messages {
     const SyscallRow& row;
     const std::array<uint64_t, 6>& args;
     const Memory& memory;  // at its entry or exit
-    // The descriptor table of the caller's process, its pidfd, and its tier; null if nothing is served there.
+    // The caller's descriptor table, the pidfd by which its descriptors can be copied, and its tier; null if nothing is
+    // served there.
     FdCache& descriptors;
     int pidfd = -1;
     RecordedGate* gate = nullptr;

@@ -85,7 +85,7 @@ void Births::born(Thread& parent, pid_t tid) {
   event->result = tid;
   Thread* child = nullptr;
   if (flags & CLONE_THREAD) {
-    child = &tracees_.add_thread(process, tid);
+    child = &tracees_.add_thread(process, tid, parent.fds);
     event->child_thread = child->serial;
   } else {
     const bool same_unit = (flags & CLONE_VM) || process.shares_memory;
@@ -93,13 +93,8 @@ void Births::born(Thread& parent, pid_t tid) {
     Unit& home = same_unit ? unit : tracees_.add_unit(birth, tid);
     Process& made = tracees_.add_process(home, tid, flags & CLONE_VM ? &process : nullptr);
     if (flags & CLONE_FILES) {
-      made.fds = process.fds;
-      made.fds->in_several_memories |= !(flags & CLONE_VM);
+      parent.fds->in_several_memories |= !(flags & CLONE_VM);
       if (process.gate) process.gate->use_table(nullptr);
-    } else {
-      made.fds->known = process.fds->known;
-      // A socket that one of them connects is connected for the other one, too.
-      if (process.gate) process.gate->forget_fresh(0, gate::kDescriptors - 1);
     }
     made.brk = process.brk;
     if (!(flags & CLONE_VM)) *made.descriptors = *process.descriptors;
@@ -122,7 +117,7 @@ void Births::born(Thread& parent, pid_t tid) {
     made.stand_ins = process.stand_ins;
     made.vdso_patch = process.vdso_patch;
     made.not_copied = process.not_copied;
-    child = &tracees_.add_thread(made, tid);
+    child = &tracees_.add_thread(made, tid, parent.fds);
     if (!(flags & CLONE_VM)) note_written_for_child(parent, made.memory, event->child_writes);
     if (flags & CLONE_CHILD_SETTID && (flags & CLONE_NEWPID || forks_into_namespace(process.pid))) {
       // A replay writes the number that the parent is told; the child has another one in its own namespace.
@@ -143,6 +138,7 @@ void Births::born(Thread& parent, pid_t tid) {
       child->image_at_birth = messages_.keeps_birth(unit.id, at_ns, home.id);
     }
   }
+  if (!(flags & CLONE_FILES)) separate_descriptors(*child, process.gate.get());
   if (event->child_thread) intervals_.note_birth(unit, flags & CLONE_THREAD);
   if (parent.call.hides_untraced && parent.call.row->special == Special::clone3) {
     parent.call.hides_untraced = false;

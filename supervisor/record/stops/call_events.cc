@@ -1,6 +1,8 @@
 #include "supervisor/record/stops/call_events.h"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -43,10 +45,16 @@ bool has_read_blocks(const Thread& thread, int64_t result) {
   uint64_t capacity = 0;
   for (const Span& span : possible_outputs(thread.call.output_args, thread.call.sizes)) capacity += span.length;
   if (!may_end_in_block(capacity, result)) return false;
-  const pid_t pid = thread.process->shown_as();
   struct stat file {};
-  const bool regular = stat(descriptor_path(pid, thread.call.args[0]).c_str(), &file) == 0 && S_ISREG(file.st_mode);
-  return regular && DescriptorInfo::read(pid, thread.call.args[0]).flags & O_DIRECT;
+  const bool regular =
+      stat(descriptor_path(thread.tid, thread.call.args[0]).c_str(), &file) == 0 && S_ISREG(file.st_mode);
+  return regular && DescriptorInfo::read(thread.tid, thread.call.args[0]).flags & O_DIRECT;
+}
+
+// Whether the call, which has succeeded, has given its thread a descriptor table of its own.
+bool unshares_table(const CurrentCall& call) {
+  if (call.row->number == SYS_unshare) return call.args[0] & CLONE_FILES;
+  return call.row->fd_effect == FdEffect::closes_range && (call.args[2] & CLOSE_RANGE_UNSHARE);
 }
 
 }  // namespace
@@ -85,9 +93,9 @@ void CallEvents::open_call(Thread& thread, const Memory& memory) {
   }
 }
 
-Messages::Call message_call(const Thread& thread, const Memory& memory) {
-  const Process& process = *thread.process;
-  return {*thread.call.row, thread.call.args, memory, *process.fds, process.pidfd.get(), process.gate.get()};
+Messages::Call message_call(Thread& thread, const Memory& memory) {
+  RecordedGate* const gate = thread.process->gate.get();
+  return {*thread.call.row, thread.call.args, memory, *thread.fds, pidfd_of_table(thread), gate};
 }
 
 const Endpoint* CallEvents::endpoint(Thread& thread, int fd_arg) {
@@ -114,8 +122,9 @@ void CallEvents::close_stopped(Thread& thread, int64_t result) {
   layout_.note(thread, result, event);
   note_effects(thread, result, process.memory, event);
   if (result >= 0 && row.new_descriptor == NewDescriptor::file) {
-    foreign_.note_opened(*thread.process, static_cast<uint64_t>(result));
+    foreign_.note_opened(thread, static_cast<uint64_t>(result));
   }
+  if (result >= 0 && unshares_table(thread.call)) separate_descriptors(thread, process.gate.get());
   Messages::forget_closed(message_call(thread, process.memory));
   if (row.new_descriptor == NewDescriptor::connected && process.gate) {
     const auto fd = static_cast<uint32_t>(thread.call.args[0]);

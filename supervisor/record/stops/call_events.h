@@ -77,6 +77,6 @@ class CallEvents {
 };
 
 // The thread's call, as Messages takes it. `memory` is the thread's.
-Messages::Call message_call(const Thread& thread, const Memory& memory);
+Messages::Call message_call(Thread& thread, const Memory& memory);
 
 }  // namespace redrive

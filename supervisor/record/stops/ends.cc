@@ -103,10 +103,7 @@ void Ends::show_by_another(Process& process) {
   });
   if (other == threads.end()) return;
   if (auto memory = tracer_.open_memory(other->second->tid)) process.memory = std::move(*memory);
-  constexpr unsigned kOfThread = O_EXCL;  // PIDFD_THREAD; older kernels than 6.9 do not have it
-  if (Fd pidfd{static_cast<int>(syscall(SYS_pidfd_open, other->second->tid, kOfThread))}) {
-    process.pidfd = std::move(pidfd);
-  }
+  if (Fd pidfd = pidfd_of_thread(other->second->tid)) process.pidfd = std::move(pidfd);
 }
 
 void Ends::ask_for_exit(Thread& thread) {

@@ -23,9 +23,9 @@
 
 namespace redrive {
 
-pid_t ForeignMemory::memory_behind(const Process& process, uint64_t fd) const {
+pid_t ForeignMemory::memory_behind(const Thread& thread, uint64_t fd) const {
   char name[64] = {};
-  if (readlink(descriptor_path(process.shown_as(), fd).c_str(), name, sizeof name - 1) < 0) return 0;
+  if (readlink(descriptor_path(thread.tid, fd).c_str(), name, sizeof name - 1) < 0) return 0;
   const std::filesystem::path path(name);  // /proc/PID/mem or /proc/PID/task/TID/mem
   const std::vector<std::string> parts(path.begin(), path.end());
   const bool of_process = parts.size() == 4 && parts[3] == "mem";
@@ -34,8 +34,8 @@ pid_t ForeignMemory::memory_behind(const Process& process, uint64_t fd) const {
   return static_cast<pid_t>(parse_number(parts[2]).value_or(0));
 }
 
-void ForeignMemory::note_opened(Process& process, uint64_t fd) const {
-  process.opens_memory |= memory_behind(process, fd) != 0;
+void ForeignMemory::note_opened(const Thread& thread, uint64_t fd) const {
+  thread.process->opens_memory |= memory_behind(thread, fd) != 0;
 }
 
 void ForeignMemory::note_written_memory(Thread& thread, uint64_t written, Event& event) {
@@ -43,7 +43,7 @@ void ForeignMemory::note_written_memory(Thread& thread, uint64_t written, Event&
   const SyscallRow& row = *thread.call.row;
   if (row.file_change != FileChange::writes) return;
   const uint64_t fd = thread.call.args[static_cast<size_t>(row.changed_arg)];
-  const pid_t pid = memory_behind(process, fd);
+  const pid_t pid = memory_behind(thread, fd);
   if (!pid) return;
   Thread* const owner = pid == process.pid ? &thread : tracees_.find(pid);
   if (!owner) return;
@@ -60,8 +60,7 @@ void ForeignMemory::note_written_memory(Thread& thread, uint64_t written, Event&
 uint64_t end_of_write(const Thread& thread, uint64_t length, uint64_t size) {
   const SyscallRow& row = *thread.call.row;
   const Process& process = *thread.process;
-  const auto descriptor =
-      DescriptorInfo::read(process.shown_as(), thread.call.args[static_cast<size_t>(row.changed_arg)]);
+  const auto descriptor = DescriptorInfo::read(thread.tid, thread.call.args[static_cast<size_t>(row.changed_arg)]);
   const uint64_t flags = row.number == SYS_pwritev2 ? thread.call.args[5] : 0;
   constexpr uint64_t kDoNotAppend = 0x20;  // RWF_NOAPPEND
   const bool appends = (descriptor.flags & O_APPEND) && !(flags & kDoNotAppend);
@@ -84,7 +83,7 @@ Unit* ForeignMemory::written_unit(const Thread& thread) {
   if (row.special == Special::write_process) {
     target = tracees_.named(thread, static_cast<pid_t>(thread.call.args[0]));
   } else if (row.file_change == FileChange::writes && thread.process->opens_memory) {
-    const pid_t pid = memory_behind(*thread.process, thread.call.args[static_cast<size_t>(row.changed_arg)]);
+    const pid_t pid = memory_behind(thread, thread.call.args[static_cast<size_t>(row.changed_arg)]);
     if (pid && pid != thread.process->pid) target = tracees_.find(pid);
   }
   return target ? target->process->unit : nullptr;
@@ -169,11 +168,10 @@ std::vector<AddressRange> ForeignMemory::read_by(const Thread& thread, uint64_t 
     case SYS_preadv2:
     case SYS_read:
     case SYS_readv: {
-      owner = tracees_.find(memory_behind(process, args[0]));
+      owner = tracees_.find(memory_behind(thread, args[0]));
       const bool placed = thread.call.row->number != SYS_read && thread.call.row->number != SYS_readv;
       const bool at_position = !placed || static_cast<int64_t>(args[3]) < 0;  // preadv2(2)
-      if (owner)
-        ranges = up_to(at_position ? DescriptorInfo::read(process.shown_as(), args[0]).position : args[3] + length);
+      if (owner) ranges = up_to(at_position ? DescriptorInfo::read(thread.tid, args[0]).position : args[3] + length);
       break;
     }
     default:

@@ -42,9 +42,9 @@ class ForeignMemory {
   // they were.
   void show_own_code(Thread& thread, uint64_t length, std::span<const Span> outputs);
   // The process whose memory is behind a descriptor (proc_pid_mem(5)); 0 if none is.
-  pid_t memory_behind(const Process& process, uint64_t fd) const;
+  pid_t memory_behind(const Thread& thread, uint64_t fd) const;
   // The process has opened a file. If that is memory of a process, its writes are examined from now on.
-  void note_opened(Process& process, uint64_t fd) const;
+  void note_opened(const Thread& thread, uint64_t fd) const;
   // The call may have written to the memory of a process through a descriptor.
   void note_written_memory(Thread& thread, uint64_t written, Event& event);
 

@@ -259,7 +259,7 @@ void GateStops::at_boundary(Thread& thread, user_regs_struct regs) {
   tracer_.set_regs(thread.tid, regs);
   thread.process->gate->make_canonical(regs);
   const SyscallRow* const row = thread.call.row;
-  if (row && row->new_descriptor == NewDescriptor::file) foreign_.note_opened(*thread.process, regs.rax);
+  if (row && row->new_descriptor == NewDescriptor::file) foreign_.note_opened(thread, regs.rax);
   signals_.raise_held(thread);
   control_.resume_user(thread, regs);
 }

@@ -52,7 +52,7 @@ bool LayoutCalls::mappable(Thread& thread) {
   if ((thread.call.args[3] & MAP_TYPE) == kDroppable) return false;
   if (thread.call.args[3] & MAP_ANONYMOUS) return true;
   struct stat info {};
-  if (stat(descriptor_path(thread.process->shown_as(), thread.call.args[4]).c_str(), &info) != 0) return true;
+  if (stat(descriptor_path(thread.tid, thread.call.args[4]).c_str(), &info) != 0) return true;
   if (packet_rings_.is_mapped_whole(thread, info)) return true;
   const mode_t type = info.st_mode & S_IFMT;
   constexpr mode_t kNoType =
@@ -100,7 +100,7 @@ void LayoutCalls::note(Thread& thread, int64_t result, Event& event) {
   if (!note_change(thread, result, event)) return;
   const auto file = files_.look_at_file(thread);
   if (!file) return;
-  const MappedFile mapped{descriptor_path(thread.process->shown_as(), thread.call.args[4]), file->version};
+  const MappedFile mapped{descriptor_path(thread.tid, thread.call.args[4]), file->version};
   show_file(*thread.process, thread.call.args, *file, *event.map);
   if (thread.call.args[2] & PROT_EXEC) replace_traps(thread, result, *file, mapped, event);
   serve_from_now_on(thread.call.args, *file, mapped);

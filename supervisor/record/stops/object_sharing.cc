@@ -26,33 +26,33 @@ namespace {
 
 constexpr uint64_t kMostInEvent = 16 << 20;  // bytes of contents; more go into a file copy
 
-// Where a path argument of a tracee leads. `directory`: the descriptor that it is relative to.
-std::string path_of(const Process& process, Address address, uint64_t directory) {
+// Where a path argument of a thread leads. `directory`: the descriptor that it is relative to.
+std::string path_of(const Thread& thread, Address address, uint64_t directory) {
   char text[PATH_MAX] = {};
-  process.memory.read_some(address, text, sizeof text - 1);
-  const std::string base = fmt::format("/proc/{}", process.shown_as());
-  // Names of the caller's own descriptors (proc(5), fd(4)).
-  constexpr std::pair<std::string_view, std::string_view> kOwn[] = {{"/proc/self/", "/"},
-                                                                    {"/proc/thread-self/", "/"},
-                                                                    {"/dev/fd/", "/fd/"},
-                                                                    {"/dev/stdout", "/fd/1"},
-                                                                    {"/dev/stderr", "/fd/2"}};
-  for (const auto& [name, means] : kOwn) {
-    if (std::string_view(text).starts_with(name)) return base + std::string(means) + (text + name.size());
+  thread.process->memory.read_some(address, text, sizeof text - 1);
+  const std::string base = fmt::format("/proc/{}", thread.tid), process = fmt::format("/proc/{}", thread.process->pid);
+  // Names of the caller's own descriptors (proc(5), fd(4)), which are those of its process's first thread.
+  const std::pair<std::string_view, std::string> own[] = {{"/proc/self/", process + "/"},
+                                                          {"/proc/thread-self/", base + "/"},
+                                                          {"/dev/fd/", process + "/fd/"},
+                                                          {"/dev/stdout", process + "/fd/1"},
+                                                          {"/dev/stderr", process + "/fd/2"}};
+  for (const auto& [name, means] : own) {
+    if (std::string_view(text).starts_with(name)) return means + (text + name.size());
   }
   if (text[0] == '/') return base + "/root" + text;
   const bool here = static_cast<int>(directory) == AT_FDCWD;
-  return (here ? base + "/cwd" : descriptor_path(process.shown_as(), directory)) + "/" + text;
+  return (here ? base + "/cwd" : descriptor_path(thread.tid, directory)) + "/" + text;
 }
 
 // Where the file that the thread's call changes can be found.
 std::string changed_path(const Thread& thread) {
   const SyscallRow& row = *thread.call.row;
   const auto changed = static_cast<size_t>(row.changed_arg);
-  if (row.args[changed].kind != ArgKind::path) return descriptor_path(thread.process->pid, thread.call.args[changed]);
+  if (row.args[changed].kind != ArgKind::path) return descriptor_path(thread.tid, thread.call.args[changed]);
   const bool relative = changed > 0 && row.args[changed - 1].kind == ArgKind::fd;
   const uint64_t directory = relative ? thread.call.args[changed - 1] : static_cast<uint64_t>(AT_FDCWD);
-  return path_of(*thread.process, thread.call.args[changed], directory);
+  return path_of(thread, thread.call.args[changed], directory);
 }
 
 void add_data(Event& event, uint64_t object, uint64_t offset, std::span<const uint8_t> data) {
@@ -83,16 +83,16 @@ bool asks_for_sharing(const Thread& thread) {
 // At the exit of a call that has made this shared mapping: its object, which is writable if it can be written through
 // the mapping.
 MappedObject* ObjectSharing::object_mapped(Thread& thread, const Mapping& made) {
-  const pid_t pid = thread.process->shown_as();
   const bool mmaps = thread.call.row->special == Special::mmap;
   struct stat info {};
   const bool named = mmaps && !(thread.call.args[3] & MAP_ANONYMOUS) &&
-                     stat(descriptor_path(pid, thread.call.args[4]).c_str(), &info) == 0 && S_ISREG(info.st_mode);
+                     stat(descriptor_path(thread.tid, thread.call.args[4]).c_str(), &info) == 0 &&
+                     S_ISREG(info.st_mode);
   MappedObject& object = objects_.of(made);
   object.has_file |= named;
   // The trace holds no copy of a file that is mostly holes, only what the file contains.
   const bool sparse = info.st_size > static_cast<off_t>(kMostInEvent) && info.st_blocks < info.st_size / 512 / 2;
-  if (!named || sparse || DescriptorInfo::read(pid, thread.call.args[4]).writes()) {
+  if (!named || sparse || DescriptorInfo::read(thread.tid, thread.call.args[4]).writes()) {
     object.writable = true;
     if (named && !object.writable_mapping) forget_versions(object);
     object.writable_mapping = true;
@@ -131,8 +131,18 @@ std::string ObjectSharing::name_of_mapping(const Thread& thread, int64_t result)
 Unit* ObjectSharing::unit_to_join_for_change(Thread& thread) {
   const SyscallRow& row = *thread.call.row;
   thread.call.changes_object = 0;
-  if (row.file_change == FileChange::none || objects_.all().empty()) return nullptr;
+  if (objects_.all().empty()) return nullptr;
   const Process& process = *thread.process;
+  if (row.special == Special::madvise && thread.call.args[2] == MADV_REMOVE) {
+    // Who sees the object is in this unit already, because this process can write to it.
+    const auto emptied = mapping_of(process.shown_as(), thread.call.args[0]);
+    const MappedObject* const object = emptied ? objects_.find(emptied->device, emptied->inode) : nullptr;
+    if (!object) return nullptr;
+    outside_.report_changes();
+    thread.call.changes_object = object->id;
+    return nullptr;
+  }
+  if (row.file_change == FileChange::none) return nullptr;
   const Endpoint* const channel = row.traffic == Traffic::send ? events_.endpoint(thread, row.fd_arg) : nullptr;
   if (channel && channel->kind != Endpoint::Kind::none) return nullptr;
   if (row.truncate_arg >= 0 && !(thread.call.args[static_cast<size_t>(row.truncate_arg)] & O_TRUNC)) return nullptr;
@@ -160,7 +170,7 @@ void ObjectSharing::map_shared(Thread& thread, Address start, MapSource& source,
   source.shared_object = object.id;
   process.objects.insert(object.id);
   if (object.has_file) {
-    watch_object(object, descriptor_path(process.shown_as(), thread.call.args[4]));
+    watch_object(object, descriptor_path(thread.tid, thread.call.args[4]));
     outside_.expect_writers();
   }
   if (!object.writable) {
@@ -188,8 +198,7 @@ void ObjectSharing::note_contents(Thread& thread, const MappedObject& object, co
   }
   Fd file = open_object(process.shown_as(), made);
   if (!file && object.has_file && thread.call.row->special == Special::mmap) {
-    file =
-        Fd(::open(descriptor_path(process.shown_as(), thread.call.args[4]).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    file = Fd(::open(descriptor_path(thread.tid, thread.call.args[4]).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   }
   struct stat info {};
   const bool sized = object.has_file && file && fstat(file.get(), &info) == 0;
@@ -252,6 +261,7 @@ void ObjectSharing::note_change(Thread& thread, int64_t result, Event& event) {
   const uint64_t id = thread.call.changes_object;
   MappedObject* const object = objects_.find(id);
   if (!object || is_error(result)) return;
+  if (row.file_change == FileChange::none) return;  // a replay makes the call
   object_views_.note_sharing(*object, unit);
   struct stat info {};
   if (stat(changed_path(thread).c_str(), &info) != 0) {

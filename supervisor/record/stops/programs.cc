@@ -143,7 +143,9 @@ void Programs::executed(pid_t pid, pid_t former_tid) {
       former_unit.baton.give_to(thread);
     }
   }
-  process.fds = std::make_shared<FdCache>();
+  thread.fds = std::make_shared<FdCache>();
+  thread.pidfd = {};
+  process.separate_tables = false;
   process.shares_memory = process.borrows_memory = process.leader_exited = false;
   process.objects.clear();
   process.private_views.clear();

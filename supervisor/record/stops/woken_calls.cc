@@ -40,8 +40,8 @@ int64_t WokenCalls::result(Thread& thread, int64_t result) {
   return -of_socket->error;
 }
 
-std::optional<SocketTimeout> WokenCalls::timeout_of_socket(const Thread& thread) {
-  return socket_timeout(*thread.call.row, thread.call.args, thread.process->pidfd.get());
+std::optional<SocketTimeout> WokenCalls::timeout_of_socket(Thread& thread) {
+  return socket_timeout(*thread.call.row, thread.call.args, pidfd_of_table(thread));
 }
 
 void WokenCalls::note_progress(Thread& thread) {
@@ -64,7 +64,7 @@ bool WokenCalls::transfer_rest(Thread& thread, uint64_t moved) {
   if (!rest || control_.parks() || (limits_.attached && rest->number != number)) return false;
   if (thread.call.changes_object) return false;  // others may see its changes only together
   struct stat file {};
-  stat(descriptor_path(process.shown_as(), thread.call.args[0]).c_str(), &file);
+  stat(descriptor_path(thread.tid, thread.call.args[0]).c_str(), &file);
   if (!ends_when_woken(number, file)) return false;
   const Address instruction = vdso_syscall(process.memory, vdso_address(process.shown_as()));
   if (!instruction && process.tier()) return false;

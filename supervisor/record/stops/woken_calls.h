@@ -46,7 +46,7 @@ class WokenCalls {
   // wakes one thread, and another one may take it: if the process does something about that one, the call fails.
   bool woken_by_signals(const Thread& thread, bool disturbed);
   bool transfer_rest(Thread& thread, uint64_t moved);
-  static std::optional<SocketTimeout> timeout_of_socket(const Thread& thread);
+  static std::optional<SocketTimeout> timeout_of_socket(Thread& thread);
   void note_progress(Thread& thread);
   static uint64_t moved_by_rest(const Thread& thread, int64_t by, int64_t result);
 

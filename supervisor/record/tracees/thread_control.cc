@@ -74,7 +74,7 @@ void ThreadControl::set_slot(Thread& thread) {
   if (!slot) return;
   const Process& process = *thread.process;
   const Unit& unit = *process.unit;
-  process.gate->use_table(process.fds);
+  process.gate->use_table(thread.fds);
   slot->thread = thread.serial;
   slot->others_wait = unit.baton.is_awaited();
   slot->stop_at_wake = unit.lock_turns.in_vain();

@@ -12,6 +12,22 @@ pid_t tid_named(const Thread& caller, uint64_t number) {
   return own == caller.tid ? named : -1;
 }
 
+void separate_descriptors(Thread& thread, RecordedGate* gate) {
+  Process& process = *thread.process;
+  auto own = std::make_shared<FdCache>();
+  own->known = thread.fds->known;
+  thread.fds = std::move(own);
+  process.separate_tables |= process.threads > 1;
+  // A socket that is connected through one table is connected for the other one, too.
+  if (gate) gate->forget_fresh(0, gate::kDescriptors - 1);
+}
+
+int pidfd_of_table(Thread& thread) {
+  if (!thread.process->separate_tables) return thread.process->pidfd.get();
+  if (!thread.pidfd) thread.pidfd = pidfd_of_thread(thread.tid);
+  return thread.pidfd.get();
+}
+
 bool at_rest(const Unit& unit) {
   const auto runs = [](const auto& entry) {
     const Thread& thread = *entry.second;

@@ -64,7 +64,7 @@ struct Process {
   Memory memory;
   uint64_t memory_id = 0;  // processes that share their memory have the same
   Fd pidfd;
-  std::shared_ptr<FdCache> fds;
+  bool separate_tables = false;  // its threads do not all have the same descriptor table
   Address brk = 0;
   std::shared_ptr<LocalDescriptors> descriptors;    // shared with the memory
   unsigned threads = 0;                             // alive
@@ -184,6 +184,9 @@ struct Thread {
   Process* process = nullptr;
   State state;
 
+  std::shared_ptr<FdCache> fds;  // its descriptor table
+  Fd pidfd;                      // if the process has several, and it was needed (pidfd_of_table())
+
   CurrentCall call;
   user_regs_struct entry{};  // at the entry of the current syscall; where it was preempted or stopped with its group
   Bytes xstate;              // at the same place, if other threads may be checkpointed meanwhile
@@ -270,6 +273,13 @@ struct Unit {
   Place place;
   Clock::time_point interval_began{};
 };
+
+// The thread has a descriptor table of its own from now on, a copy of the one that it had. `gate`: the tier of those
+// that had this one before; null if nothing is served there.
+void separate_descriptors(Thread& thread, RecordedGate* gate);
+// The pidfd by which the descriptors of the thread can be copied (pidfd_getfd(2)). -1 if none can, where the process
+// has several tables and the kernel is older than Linux 6.9.
+int pidfd_of_table(Thread& thread);
 
 // Whether no other thread is in its unit.
 inline bool alone(const Unit& unit) { return unit.threads.size() <= 1; }

@@ -51,7 +51,6 @@ Process& Tracees::add_process(Unit& unit, pid_t pid, const Process* sharer) {
   process->serial = unit.next_process++;
   process->pid = pid;
   process->unit = &unit;
-  process->fds = std::make_shared<FdCache>();
   process->pidfd = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   process->memory_id = sharer ? sharer->memory_id : new_memory();
   process->descriptors = sharer ? sharer->descriptors : std::make_shared<LocalDescriptors>();
@@ -67,11 +66,12 @@ Process& Tracees::add_process(Unit& unit, pid_t pid, const Process* sharer) {
   return *unit.processes.back();
 }
 
-Thread& Tracees::add_thread(Process& process, pid_t tid) {
+Thread& Tracees::add_thread(Process& process, pid_t tid, std::shared_ptr<FdCache> fds) {
   auto thread = std::make_unique<Thread>();
   thread->tid = tid;
   thread->serial = process.unit->next_thread++;
   thread->process = &process;
+  thread->fds = std::move(fds);
   ++process.threads;
   process.unit->threads[thread->serial] = thread.get();
   return *(threads_[tid] = std::move(thread));

@@ -28,7 +28,7 @@ class Tracees {
   Unit& add_unit(EventRef parent, pid_t pid);
   // `sharer`: the process whose memory it shares; null if there is none.
   Process& add_process(Unit& unit, pid_t pid, const Process* sharer = nullptr);
-  Thread& add_thread(Process& process, pid_t tid);
+  Thread& add_thread(Process& process, pid_t tid, std::shared_ptr<FdCache> fds);
   void remove_thread(Thread& thread);
   void remove_unit(UnitId id);
   // The thread has executed a program, and has the number of its group's leader from now on (execve(2)).
