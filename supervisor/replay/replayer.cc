@@ -44,8 +44,10 @@ bool is_below_stack(pid_t pid, pid_t tid, uint64_t most) {
   const auto address = reinterpret_cast<Address>(info.si_addr);
   const auto above = mapped_from(pid, address);
   if (!above || !*above || (*above)->start <= address || (*above)->end - page_down(address) <= most) return false;
-  const auto growing = growing_mappings(pid);
-  return growing && growing->contains((*above)->start);
+  const auto mappings = flagged_mappings(pid);
+  return mappings && std::ranges::any_of(*mappings, [&](const FlaggedMapping& each) {
+           return each.mapping.start == (*above)->start && each.is("gd");
+         });
 }
 
 // Sets the registers so that the kernel makes no call when the thread continues.

@@ -86,9 +86,10 @@ UnitState state_of(UnitId unit, IntervalIndex interval) {
     made.process = process;
     made.pid = static_cast<int32_t>(100 + (process == 1 && unit == 3 ? kJoinedUnit : unit));
     made.brk = 0x60'0000;
-    made.mappings.push_back({0x40'0000, 0x40'4000, 5, false, 0, 1, 0, {}, 0, 0, "/bin/program"});
-    made.mappings.push_back({0x50'0000, 0x50'2000, 3, true, 0, 0, 9, 8192, 0, 0, "/dev/shm/object"});
-    made.mappings.push_back({0x7ffe'0000'0000, 0x7ffe'0002'0000, 3, false, 0, 0, 0, {}, 0, 0, "[stack]"});
+    made.mappings.push_back(
+        {0x40'0000, 0x40'4000, 5, false, 0, 1, 0, {}, 0, 0, uint64_t{1} << MADV_DONTFORK, "/bin/program"});
+    made.mappings.push_back({0x50'0000, 0x50'2000, 3, true, 0, 0, 9, 8192, 0, 0, 0, "/dev/shm/object"});
+    made.mappings.push_back({0x7ffe'0000'0000, 0x7ffe'0002'0000, 3, false, 0, 0, 0, {}, 0, 0, 0, "[stack]"});
     made.descriptors[1] = LocalDescriptor{1, 0x1000, 0xfff, 0x51};
     state.threads.push_back({process, process, interval == 1, false, {}, Bytes(576)});
   }
