@@ -36,8 +36,8 @@ class CheckpointCopies {
   // Has a copy that CRIU is to dump sleep, untraced, and without the tier where recorded calls are kept. It needs the
   // tier's code. The copy remains as it was if that cannot be done.
   void put_to_sleep(ImageJob::Copy& copy);
-  // A tracee has stopped that is not recorded. True if it is a copy that is to stay stopped, and that has done what it
-  // had to do first.
+  // A tracee has stopped that is not recorded. True if it is a copy that leaves what it shares with its program: it runs
+  // on until it has.
   bool take_stop(const Stopped& stopped);
   void end(pid_t copy);
   void end(const ImageJob::Copy& copy);
