@@ -166,6 +166,12 @@ void GateArena::set_injected(std::span<const gate::InjectedCall> calls) {
   std::copy(calls.begin(), calls.end(), orders().injected);
 }
 
+void GateArena::set_lasting(std::span<const gate::InjectedCall> calls) {
+  static_assert(kLasting % alignof(gate::InjectedCall) == 0);
+  ASSERT(kLasting + calls.size_bytes() <= gate::kOrders + gate::kOrdersSize);
+  std::copy(calls.begin(), calls.end(), reinterpret_cast<gate::InjectedCall*>(at(kLasting)));
+}
+
 void GateArena::set_slot_path(const std::string& path) {
   ASSERT(path.size() < gate::kMostPath);
   std::memcpy(orders().slot_path, path.c_str(), path.size() + 1);

@@ -64,6 +64,9 @@ class GateArena {
 
   // Sets what tracees find at gate::kOrders.
   void set_injected(std::span<const gate::InjectedCall> calls);
+  // The same for calls that do not change and are made at any time: at kLasting.
+  void set_lasting(std::span<const gate::InjectedCall> calls);
+  static constexpr Address kLasting = gate::kOrders + sizeof(gate::Orders);
   void set_slot_path(const std::string& path);
   static constexpr Address kSlotPath = gate::kOrders + offsetof(gate::Orders, slot_path);
   void set_answers(std::span<const gate::CpuidAnswer> answers);

@@ -45,6 +45,10 @@ int StopQueue::signal_of(pid_t tid) const {
   return 0;
 }
 
+void StopQueue::forget(pid_t tid) {
+  std::erase_if(stops_, [&](const Stopped& stopped) { return stopped.tid == tid; });
+}
+
 void StopQueue::await(pid_t tid) {
   if (holds(tid)) return;
   if (const auto stop = tracer_.wait(tid)) stops_.push_back({tid, *stop});

@@ -30,6 +30,8 @@ class StopQueue {
   int signal_of(pid_t tid) const;
   // A stop that came out of its turn is handled in it.
   void add(const Stopped& stopped) { stops_.push_back(stopped); }
+  // What this tracee has stopped for is not handled any more.
+  void forget(pid_t tid);
   // Waits until this tracee has stopped or ended, if its stop is not there already. It is handled in its turn.
   void await(pid_t tid);
 

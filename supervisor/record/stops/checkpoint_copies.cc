@@ -5,7 +5,11 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
+#include <array>
+
 #include "supervisor/record/front/lifeline.h"
+#include "supervisor/record/kernel/stop_queue.h"
 #include "supervisor/record/stops/ends.h"
 #include "supervisor/record/stops/hidden_copies.h"
 #include "supervisor/record/tracees/thread_control.h"
@@ -13,12 +17,37 @@
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
+namespace {
+
+// Whether all copies of the process that were made have ended.
+bool have_ended(const Process& process) { return process.copies.size() == process.copies_to_reap.size(); }
+
+// What a copy does first.
+constexpr std::array<gate::InjectedCall, 2> kLeave{
+    {{SYS_setsid, {}}, {SYS_close_range, {0, ~0u, CLOSE_RANGE_UNSHARE}}}};
+
+}  // namespace
+
+CheckpointCopies::CheckpointCopies(Tracer& tracer, StopQueue& stops, TraceeCalls& calls, ImageWorker& images,
+                                   GateArena* arena, Tracees& tracees, ThreadControl& control, Ends& ends)
+    : tracer_(tracer),
+      stops_(stops),
+      calls_(calls),
+      images_(images),
+      arena_(arena),
+      tracees_(tracees),
+      control_(control),
+      ends_(ends) {
+  if (arena_) arena_->set_lasting(kLeave);
+}
 
 void CheckpointCopies::end(pid_t copy) {
   tracer_.send(copy, SIGKILL);
   for (auto stop = tracer_.wait(copy); stop && !is<Gone>(*stop); stop = tracer_.wait(copy)) {
     tracer_.resume(copy, Resume::cont);
   }
+  leaving_.erase(copy);
+  stops_.forget(copy);
 }
 
 bool CheckpointCopies::give(ImageJob& job, pid_t copy, const Thread& original) {
@@ -26,8 +55,37 @@ bool CheckpointCopies::give(ImageJob& job, pid_t copy, const Thread& original) {
   tracer_.set_option(copy, TraceeOption::killed_with_tracer);  // it must never run
   Process& process = *original.process;
   const pid_t number = process.copies.emplace_back(pid_in_own_namespace(copy));
+  leave_shared(copy, process);
   auto& given = job.copies.emplace_back(ImageJob::Copy{process.serial, copy, number, process.pid, {}, {}, {}});
   if (auto memory = tracer_.open_memory(copy)) given.memory = std::move(*memory);
+  return true;
+}
+
+// Has the copy leave the program's table of descriptors, and its group: otherwise they would be there as long as the
+// copy when the program is killed. The program does not wait for that. It needs the tier's code.
+void CheckpointCopies::leave_shared(pid_t copy, const Process& original) {
+  user_regs_struct regs;
+  if (!original.gate || !original.gate->slot() || !tracer_.get_regs(copy, regs)) return;
+  block_signals(tracer_, copy);
+  regs.rip = arena_->header().inject;
+  regs.orig_rax = ~0ull;
+  regs.rbp = GateArena::kLasting;
+  regs.rbx = regs.rbp + sizeof kLeave;
+  if (!tracer_.set_regs(copy, regs)) return;
+  leaving_.insert(copy);
+  tracer_.resume(copy, Resume::cont);
+}
+
+bool CheckpointCopies::take_stop(const Stopped& stopped) {
+  const pid_t copy = stopped.tid;
+  if (!leaving_.contains(copy)) return false;
+  user_regs_struct regs;
+  const bool at_call = is<SyscallEntry>(stopped.stop) && tracer_.get_regs(copy, regs);
+  if (at_call && regs.rip == arena_->header().boundary) {
+    leaving_.erase(copy);
+  } else {
+    tracer_.resume(copy, Resume::cont);
+  }
   return true;
 }
 
@@ -38,19 +96,22 @@ void CheckpointCopies::put_to_sleep(ImageJob::Copy& copy) {
   struct KernelSigaction {
     uint64_t handler, flags, restorer, mask;
   };
-  static_assert(sizeof(gate::Orders) + sizeof(KernelSigaction) <= gate::kOrdersSize);
+  static_assert(sizeof(gate::Orders) + sizeof kLeave + sizeof(KernelSigaction) <= gate::kOrdersSize);
   constexpr Address kDefaultAction = gate::kOrders + gate::kOrdersSize - sizeof(KernelSigaction);
   // CRIU puts code into the first executable mapping, and cannot where that is the tier's.
   constexpr Address kForCriu = gate::kCode - kPageSize;
   constexpr uint64_t kPrivateCode = PROT_READ | PROT_EXEC, kThere = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+  while (leaving_.contains(copy.pid)) {
+    const auto stop = tracer_.wait(copy.pid);
+    if (!stop || is<Gone>(*stop)) return;
+    take_stop({copy.pid, *stop});
+  }
   HeldSignals none;
   user_regs_struct regs;
   Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, copy.pid, 0)));
   if (!pidfd || !tracer_.get_regs(copy.pid, regs)) return;
   const auto made = calls_.make(*arena_, {copy.pid, none}, regs,
-                                {{SYS_close_range, {0, ~0u, CLOSE_RANGE_UNSHARE}},
-                                 {SYS_setsid, {}},
-                                 {SYS_rt_sigaction, {SIGALRM, kDefaultAction, 0, sizeof(uint64_t)}},
+                                {{SYS_rt_sigaction, {SIGALRM, kDefaultAction, 0, sizeof(uint64_t)}},
                                  {SYS_alarm, {kLongestSleep_s}},
                                  {SYS_mmap, {kForCriu, kPageSize, kPrivateCode, kThere, ~0ull, 0}},
                                  {SYS_munmap, {gate::kSlot, gate::kSlotSize}}});
@@ -80,12 +141,28 @@ void CheckpointCopies::collect() {
     if (done.error) count_skipped();
     for (const auto& copy : done.copies) end(copy);
   }
+  for (Delayed& delayed : std::exchange(delayed_, {})) {
+    Thread* const thread = tracees_.find(delayed.tid);
+    if (!thread || thread->serial != delayed.serial) continue;
+    if (have_ended(*thread->process)) {
+      delayed.go_on(*thread);
+    } else {
+      delayed_.push_back(std::move(delayed));
+    }
+  }
 }
 
-void CheckpointCopies::end_all() {
-  if (images_.copies_alive().count == 0) return;
+bool CheckpointCopies::delay(const Thread& thread, std::function<void(Thread&)> go_on) {
+  if (have_ended(*thread.process)) return false;
+  delayed_.push_back({thread.tid, thread.serial, std::move(go_on)});
+  return true;
+}
+
+bool CheckpointCopies::end_all() {
+  if (images_.copies_alive().count == 0) return false;
   images_.wait_until_idle();
   collect();
+  return true;
 }
 
 Result<uint64_t> CheckpointCopies::inject(Thread& thread, const user_regs_struct& at_entry, long number,

@@ -12,6 +12,7 @@
 #include "supervisor/record/checkpoints/intervals.h"
 #include "supervisor/record/code/vdso_patch.h"
 #include "supervisor/record/disguise/forced_signals.h"
+#include "supervisor/record/stops/checkpoint_copies.h"
 #include "supervisor/record/stops/ends.h"
 #include "supervisor/record/stops/gate_stops.h"
 #include "supervisor/record/stops/signal_frames.h"
@@ -229,6 +230,8 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
     ignore(thread, signal);
     return;
   }
+  const auto deliver_then = [this, signal, regs, where](Thread& delayed) { deliver(delayed, signal, regs, where); };
+  if (what == Disposition::ends && copies_.delay(thread, deliver_then)) return;
   Event event;
   event.kind = EventKind::signal;
   event.thread = thread.serial;

@@ -16,6 +16,7 @@ class Intervals;
 class GateStops;
 class TrapAnswers;
 class ForcedSignals;
+class CheckpointCopies;
 class Ends;
 class Turns;
 class StopHandler;
@@ -23,8 +24,8 @@ class StopHandler;
 class SignalDelivery {
  public:
   SignalDelivery(Tracer& tracer, Findings& findings, ThreadControl& control, Intervals& intervals,
-                 GateStops& gate_stops, TrapAnswers& traps, ForcedSignals& forced, Ends& ends, Turns& turns,
-                 StopHandler& handler)
+                 GateStops& gate_stops, TrapAnswers& traps, ForcedSignals& forced, CheckpointCopies& copies, Ends& ends,
+                 Turns& turns, StopHandler& handler)
       : tracer_(tracer),
         findings_(findings),
         control_(control),
@@ -32,6 +33,7 @@ class SignalDelivery {
         gate_stops_(gate_stops),
         traps_(traps),
         forced_(forced),
+        copies_(copies),
         ends_(ends),
         turns_(turns),
         handler_(handler) {}
@@ -65,6 +67,7 @@ class SignalDelivery {
   GateStops& gate_stops_;
   TrapAnswers& traps_;
   ForcedSignals& forced_;
+  CheckpointCopies& copies_;
   Ends& ends_;
   Turns& turns_;
   StopHandler& handler_;

@@ -59,6 +59,8 @@ void StopHandler::handle_amid(const Stopped& stopped) {
     handle(*found, stop);
   } else if (is<Exiting>(stop)) {
     tracer_.resume(tid, Resume::cont);
+  } else if (copies_.take_stop(stopped)) {
+    return;
   } else if (copies_.is_lost(tid)) {
     copies_.end(tid);
   } else {

@@ -1,5 +1,6 @@
 #include "supervisor/record/stops/stopped_calls.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/syscall.h>
 
@@ -39,6 +40,29 @@ namespace {
 
 // Whether the call asks which processors a thread may run on, or runs on.
 bool asks_processors(const SyscallRow& row) { return row.number == SYS_sched_getaffinity || row.number == SYS_getcpu; }
+
+// Whether a copy would change what the call does: one that has memory mapped (fcntl(2), F_SEAL_WRITE), or that has not
+// left the group yet that the process leaves. Its end would orphan that, and the kernel hangs up on orphaned groups
+// with stopped members (setpgid(2), _exit(2)).
+bool shows_copies(const Thread& thread) {
+  const int64_t number = thread.call.row->number;
+  return number == SYS_setpgid || number == SYS_setsid || (number == SYS_fcntl && thread.call.args[1] == F_ADD_SEALS);
+}
+
+// Whether the call ends the process, or executes a program, if it succeeds.
+bool leaves_memory(const Thread& thread) {
+  const Process& process = *thread.process;
+  switch (thread.call.row->special) {
+    case Special::exit:
+      return process.threads - (process.leader_exited ? 1 : 0) == 1;
+    case Special::exit_group:
+    case Special::execve:
+    case Special::execveat:
+      return true;
+    default:
+      return false;
+  }
+}
 
 constexpr uint64_t kOnlyChecks = 0x10000;  // execveat(2), AT_EXECVE_CHECK: nothing is executed
 
@@ -123,7 +147,9 @@ void StoppedCalls::enter(Thread& thread) {
     foreign_.enter_write(thread, written);
     return;
   }
-  if (row.number == SYS_setpgid || row.number == SYS_setsid) copies_.end_all();
+  if (shows_copies(thread)) copies_.end_all();
+  const auto enter_again = [this](Thread& delayed) { control_.rewind(delayed, delayed.entry); };
+  if (leaves_memory(thread) && copies_.delay(thread, enter_again)) return;
   if (Unit* other = object_sharing_.unit_to_join_for_change(thread)) {
     control_.set_regs(thread, before_syscall(thread.entry));
     joiner_.join_unit(thread, {Thread::Stop::start, true}, *other, objects_.find(thread.call.changes_object)->name);
@@ -270,6 +296,13 @@ void StoppedCalls::leave(Thread& thread) {
     control_.set_regs(thread, regs);
   }
   bool changed = false;
+  // Copies count for limits of processes (getrlimit(2), RLIMIT_NPROC; cgroups(7), pids.max).
+  if (is_birth(*thread.call.row) && result == -EAGAIN && copies_.end_all()) {
+    result = kErestartNoInterrupt;
+    regs.rax = static_cast<uint64_t>(result);
+    control_.set_regs(thread, regs);
+    changed = true;
+  }
   // What rt_sigreturn leaves in rax is not its own result.
   if (thread.call.row->special == Special::none &&
       (result = woken_.result(thread, HiddenCopies::result(thread, result))) != static_cast<int64_t>(regs.rax)) {
