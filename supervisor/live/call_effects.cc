@@ -277,7 +277,7 @@ void moves(OpenObject& object, int64_t bytes) {
 
 void note_message(const FinishedCall& call, OpenObject& object) {
   object.in_channel = call.event.receive->channel;
-  const int type = call.model.socket_type(object);
+  const int type = socket_type(call.model, object);
   if (type == 0 || type == SOCK_STREAM) return;
   for (const MessagePart& part : call.event.receive->parts) object.datagrams.insert(part.sender);
 }

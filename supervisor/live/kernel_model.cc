@@ -83,11 +83,11 @@ const OpenObject& KernelModel::same(const OpenObject& object) const {
   return found ? objects_[*found] : object;
 }
 
-int KernelModel::socket_type(const OpenObject& object) const {
+int socket_type(const KernelModel& model, const OpenObject& object) {
   constexpr uint64_t kTypes = 0xf;
   if (object.kind != OpenObject::Kind::socket) return 0;
   const OpenObject* origin = &object;  // an accepted one is of its listener's type
-  while (origin->accepted_from) origin = &objects_[*origin->accepted_from];
+  while (origin->accepted_from) origin = &model.objects()[*origin->accepted_from];
   return static_cast<int>(origin->made.args[1] & kTypes);
 }
 

@@ -33,8 +33,6 @@ class KernelModel {
   std::optional<ObjectNumber> find(const OpenObject& object) const;
   // ... or, if this one does not have it, the given one.
   const OpenObject& same(const OpenObject& object) const;
-  // SOCK_STREAM and so on; 0 if it is not a socket.
-  int socket_type(const OpenObject& object) const;
 
   // A thread is in a call there whose end has not come.
   const Event* call_of(ThreadName thread) const;
@@ -87,5 +85,8 @@ class KernelModel {
   EventRef now_;  // the event that is applied, and its time
   EventTime time_;
 };
+
+// SOCK_STREAM and so on; 0 if it is not a socket. `object`: one of the model.
+int socket_type(const KernelModel& model, const OpenObject& object);
 
 }  // namespace redrive

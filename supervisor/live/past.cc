@@ -292,7 +292,7 @@ Result<void> add_waits(const Trace& trace, Communication& communication) {
 Result<void> add_connections(const Trace& trace, const Past& later, Communication& communication) {
   std::vector<const OpenObject*> connecting;
   for (const OpenObject& object : later.model.objects()) {
-    if (object.connects && later.model.socket_type(object) != SOCK_DGRAM) connecting.push_back(&object);
+    if (object.connects && socket_type(later.model, object) != SOCK_DGRAM) connecting.push_back(&object);
   }
   for (const OpenObject& accepted : later.model.objects()) {
     if (!accepted.accepted_from) continue;

@@ -187,7 +187,7 @@ void SpecMaker::pair_sockets() {
   const auto& after = later_.model.objects();
   std::vector<std::pair<ObjectNumber, const OpenObject*>> open;  // connected ones of now, without another end
   for (const auto& [number, peer] : needed_) {
-    const bool datagrams = past_.model.socket_type(objects[number]) == SOCK_DGRAM;
+    const bool datagrams = socket_type(past_.model, objects[number]) == SOCK_DGRAM;
     if (objects[number].kind != Kind::socket || datagrams || peer || !is_connected(objects[number])) continue;
     open.emplace_back(number, &later_.model.same(objects[number]));
   }
@@ -237,7 +237,7 @@ Result<std::vector<InFlight::Piece>> SpecMaker::arriving(ObjectNumber at) const 
     if (!call || !call->send || call->send->channel != channel) continue;
     left += static_cast<int64_t>(call->send->length);
   }
-  const bool datagrams = object.kind == Kind::socket && past_.model.socket_type(object) != SOCK_STREAM;
+  const bool datagrams = object.kind == Kind::socket && socket_type(past_.model, object) != SOCK_STREAM;
   if (datagrams && object.unknown_messages) {
     return Error{
         fmt::format("it is not known what was on its way in {}: some of its messages were cut when they were "
@@ -420,7 +420,7 @@ Result<void> SpecMaker::add_socket(const OpenObject& object, const WantedInputs&
   const OpenObject* origin = &object;
   while (origin->accepted_from) origin = &past_.model.objects()[*origin->accepted_from];
   out.domain = static_cast<int>(origin->made.args[0]);
-  out.type = past_.model.socket_type(object);
+  out.type = socket_type(past_.model, object);
   out.protocol = static_cast<int>(origin->made.args[2]);
   out.own_address = object.own_address;
   out.peer_address = object.peer_address;
