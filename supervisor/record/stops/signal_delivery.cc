@@ -230,7 +230,9 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
     ignore(thread, signal);
     return;
   }
-  const auto deliver_then = [this, signal, regs, where](Thread& delayed) { deliver(delayed, signal, regs, where); };
+  const auto deliver_then = [this, signal, regs, where, missing](Thread& delayed) {
+    deliver(delayed, signal, regs, where, missing);
+  };
   if (what == Disposition::ends && copies_.delay(thread, deliver_then)) return;
   Event event;
   event.kind = EventKind::signal;
