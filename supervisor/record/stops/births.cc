@@ -173,11 +173,6 @@ void Births::note_pending_outputs(const Thread& parent, const Memory& memory, st
     if (thread == &parent || !same_memory || !pending || !thread->call.row) continue;
     for (const Span& span : possible_outputs(thread->call.output_args, thread->call.sizes))
       note(span.address, span.length);
-    // What was left of its timeout is no output: the child finds the program's own.
-    if (const auto& own = thread->call.timeout.own()) {
-      memory.put(own->at, own->timeout);
-      note(own->at, sizeof own->timeout);
-    }
   }
 }
 
