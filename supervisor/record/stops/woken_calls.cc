@@ -71,13 +71,18 @@ void WokenCalls::end_late(Unit& unit) {
 bool WokenCalls::transfer_rest(Thread& thread, uint64_t moved) {
   const Process& process = *thread.process;
   const auto number = static_cast<int64_t>(thread.entry.orig_rax);
-  const auto rest = rest_of_transfer(number, thread.call.args, process.memory, moved);
+  auto rest = rest_of_transfer(number, thread.call.args, process.memory, moved);
   // A program's own filters may allow only what it uses.
   if (!rest || control_.parks() || (limits_.attached && rest->number != number)) return false;
   if (thread.call.changes_object) return false;  // others may see its changes only together
   struct stat file {};
   stat(descriptor_path(process.shown_as(), thread.call.args[0]).c_str(), &file);
-  if (!ends_when_woken(number, file)) return false;
+  if (!ends_when_woken(number, file)) {
+    const uint64_t least = least_received(number, thread.call.args, process.pidfd.get());
+    if (moved >= least) return false;
+    uint64_t& size = rest->args[2];  // of read(2) and recvfrom(2), which transfer the rest of any receive
+    size = std::min(size, least - moved);
+  }
   const Address instruction = vdso_syscall(process.memory, vdso_address(process.shown_as()));
   if (!instruction && process.tier()) return false;
   user_regs_struct regs = thread.entry;
