@@ -67,6 +67,27 @@ static int by_epoll_pwait(long long ns) {
   sigemptyset(&none);
   return epoll_pwait(queue, &event, 1, (int)(ns / MS), &none);
 }
+static int by_epoll_pwait2(long long ns) {
+  struct epoll_event event;
+  const struct timespec time = spec(ns);
+  return (int)syscall(SYS_epoll_pwait2, queue, &event, 1, &time, NULL, 0);
+}
+// The kernel cannot write there what is left.
+static const struct timespec* fixed(long long ns) {
+  static const struct timespec times[] = {{0, kTotal * MS}, {1000, 0}};
+  return &times[ns != kTotal * MS];
+}
+static int by_fixed_ppoll(long long ns) {
+  return (int)syscall(SYS_ppoll, &(struct pollfd){ends[0], POLLIN, 0}, 1, fixed(ns), NULL, 0);
+}
+static int by_fixed_pselect(long long ns) {
+  fd_set set;
+  FD_ZERO(&set);
+  FD_SET(ends[0], &set);
+  const int result = (int)syscall(SYS_pselect6, ends[0] + 1, &set, NULL, NULL, fixed(ns), NULL);
+  CHECK(!!FD_ISSET(ends[0], &set) == (result != 0));
+  return result;
+}
 // ... and these with EAGAIN or ETIMEDOUT.
 static int timed_out(int result) { return result == -1 && (errno == EAGAIN || errno == ETIMEDOUT) ? 0 : result; }
 static int by_sigtimedwait(long long ns) {
@@ -136,6 +157,7 @@ static const struct {
     {"epoll_pwait", by_epoll_pwait}, {"sigtimedwait", by_sigtimedwait}, {"semtimedop", by_semaphore},
     {"futex", by_futex},           {"recv", by_receive},          {"send", by_send},
     {"accept", by_accept},         {"connect", by_connect},       {"recv, MSG_WAITALL", by_receive_all},
+    {"epoll_pwait2", by_epoll_pwait2}, {"ppoll, read-only", by_fixed_ppoll}, {"pselect6, read-only", by_fixed_pselect},
 };
 enum { kCalls = sizeof calls / sizeof calls[0] };
 
@@ -201,6 +223,25 @@ static void sleep_beside(void) {
   MUST0(pthread_join(thread, NULL));
 }
 
+static struct timespec whole = {0, kTotal * MS};
+static void* disturb_and_read(void* sleeper) {
+  for (int i = 0; i < 6; i++) {
+    CHECK(nanosleep(&(struct timespec){0, 8 * MS}, NULL) == 0);
+    CHECK(ns_of(*(volatile struct timespec*)&whole) == kTotal * MS);
+    MUST0(pthread_kill(*(pthread_t*)sleeper, SIGWINCH));
+  }
+  return NULL;
+}
+// Others find the timeout as it is while the thread sleeps.
+static void share_time(void) {
+  pthread_t self = pthread_self(), thread;
+  MUST0(pthread_create(&thread, NULL, disturb_and_read, &self));
+  const long long began = now();
+  CHECK(timed_out(semtimedop(semaphore, &(struct sembuf){0, -1, 0}, 1, &whole)) == 0);
+  CHECK(now() - began >= (kTotal - 1) * MS);
+  MUST0(pthread_join(thread, NULL));
+}
+
 static void* idle(void* unused) {
   char byte;
   CHECK(read(ends[0], &byte, 1) == 1);
@@ -224,6 +265,7 @@ int main(void) {
   make_sockets();
   all();
   sleep_beside();
+  share_time();
   pass_checkpoints();
   // The same beside another thread, which blocks the signal and sleeps all the time.
   sigset_t alarm, old;

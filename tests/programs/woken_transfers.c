@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
+#include <termios.h>
 
 enum { kSize = 512 << 10 };
 static unsigned char bytes[kSize], got[kSize];
@@ -139,6 +140,42 @@ static void receive_messages_amid_signals(struct timespec* timeout) {
   CHECK(memcmp(got, bytes, kDatagrams) == 0);
   wait_for_exit(sender, 0);
   close(ends[0]), close(ends[1]);
+}
+
+// Waits for six bytes, of which three come later than a signal that is ignored.
+static void least(int from, int to) {
+  const pid_t other = soon_ended(), sender = MUST(fork());
+  if (sender == 0) {
+    CHECK(write(to, "abc", 3) == 3);
+    usleep(30000);
+    CHECK(write(to, "def", 3) == 3);
+    _exit(0);
+  }
+  char got_of_it[20];
+  CHECK(read(from, got_of_it, sizeof got_of_it) == 6 && memcmp(got_of_it, "abcdef", 6) == 0);
+  wait_for_exit(sender, 0);
+  wait_for_exit(other, 0);
+  close(from), close(to);
+}
+
+static void least_of_socket(void) {
+  int ends[2];
+  MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+  MUST(setsockopt(ends[0], SOL_SOCKET, SO_RCVLOWAT, &(int){6}, sizeof(int)));
+  least(ends[0], ends[1]);
+}
+
+static void least_of_terminal(void) {
+  const int master = MUST(posix_openpt(O_RDWR | O_NOCTTY));
+  MUST(grantpt(master));
+  MUST(unlockpt(master));
+  const int terminal = MUST(open(ptsname(master), O_RDWR | O_NOCTTY));
+  struct termios set;
+  MUST(tcgetattr(terminal, &set));
+  cfmakeraw(&set);
+  set.c_cc[VMIN] = 6;
+  MUST(tcsetattr(terminal, TCSANOW, &set));
+  least(terminal, master);
 }
 
 static int busy = 1;
@@ -272,6 +309,8 @@ static void leave_over(void) {
 
 int main(void) {
   for (size_t i = 0; i < kSize; i++) bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+  least_of_socket();
+  least_of_terminal();
   amid_signals(by_write, 0);
   amid_signals(by_writev, 0);
   amid_signals(by_send, 1);

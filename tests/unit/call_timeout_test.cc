@@ -24,6 +24,7 @@ struct Caller {
   CallTimeout::Call call() const { return {find_row(number, args), args, memory}; }
   std::optional<uint64_t> enter() { return timeout.enter(call(), tracer.now()); }
   void is_woken() { timeout.enters_again(call()); }
+  bool is_over() const { return timeout.is_over(tracer.now()); }
   void poll(int32_t ms) { number = SYS_poll, args = {0, 0, static_cast<uint32_t>(ms)}; }
   void semtimedop(const timespec* time) { number = SYS_semtimedop, args = {0, 0, 0, reinterpret_cast<uint64_t>(time)}; }
 
@@ -33,8 +34,6 @@ struct Caller {
   FakeTracer tracer;  // used for its clock
   CallTimeout timeout;
 };
-
-int64_t ns_of(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
 
 }  // namespace
 
@@ -48,7 +47,6 @@ TEST_CASE("a call that is entered for the first time has its own timeout") {
   timespec second{1, 0};
   caller.semtimedop(&second);
   CHECK_FALSE(caller.enter());
-  CHECK_FALSE(caller.timeout.own());
 }
 
 TEST_CASE("what is left of a timeout in a register, each time that the call is woken") {
@@ -69,51 +67,53 @@ TEST_CASE("what is left of a timeout in a register, each time that the call is w
   CHECK_EQ(caller.enter(), 0);
 }
 
-TEST_CASE("what is left of a timeout in memory, where the program finds its own at the exit") {
+TEST_CASE("a timeout in memory stays what it is, and the call is over in time") {
   Caller caller;
-  timespec timeout{2, 500'000'000};
+  const timespec timeout{2, 500'000'000};
   caller.semtimedop(&timeout);
   caller.enter();
+  CHECK_FALSE(caller.is_over());
   caller.tracer.pass(700ms);
   caller.is_woken();
   CHECK_FALSE(caller.enter());
   CHECK_FALSE(caller.timeout.take_shortened());
-  CHECK_EQ(ns_of(timeout), 1'800'000'000);
-  REQUIRE(caller.timeout.own());
-  const auto own = caller.timeout.take_own();
-  CHECK_EQ(own->at, reinterpret_cast<Address>(&timeout));
-  CHECK_EQ(ns_of(own->timeout), 2'500'000'000);
-  CHECK_FALSE(caller.timeout.take_own());
+  CHECK_EQ(timeout.tv_sec, 2);
+  CHECK_EQ(timeout.tv_nsec, 500'000'000);
+  caller.tracer.pass(1799ms);
+  CHECK_FALSE(caller.is_over());
+  caller.tracer.pass(1ms);
+  CHECK(caller.is_over());
 }
 
-TEST_CASE("a call that sleeps for ever, or cannot tell for how long, does so again") {
+TEST_CASE("a timeval is in microseconds") {
   Caller caller;
+  const timeval timeout{1, 500'000};
+  caller.number = SYS_select, caller.args = {0, 0, 0, 0, reinterpret_cast<uint64_t>(&timeout)};
+  caller.enter();
+  caller.is_woken();
+  caller.tracer.pass(1499ms);
+  CHECK_FALSE(caller.is_over());
+  caller.tracer.pass(1ms);
+  CHECK(caller.is_over());
+}
+
+TEST_CASE("a call that sleeps for ever does so again") {
+  Caller caller;
+  const auto sleeps_on = [&] {
+    caller.enter();
+    caller.is_woken();
+    caller.tracer.pass(1h);
+    CHECK_FALSE(caller.enter());
+    CHECK_FALSE(caller.is_over());
+  };
   caller.poll(-1);
-  caller.enter();
-  caller.is_woken();
-  caller.tracer.pass(1s);
-  CHECK_FALSE(caller.enter());
+  sleeps_on();
   caller.semtimedop(nullptr);
-  caller.enter();
-  caller.is_woken();
-  CHECK_FALSE(caller.enter());
-  CHECK_FALSE(caller.timeout.own());
+  sleeps_on();
   caller.semtimedop(reinterpret_cast<const timespec*>(8));  // nothing is mapped there
-  caller.enter();
-  caller.is_woken();
-  CHECK_FALSE(caller.enter());
-  CHECK_FALSE(caller.timeout.own());
-  // For this one, the kernel writes the rest of the timeout.
-  const timespec second{1, 0};
-  caller.number = SYS_ppoll, caller.args = {0, 0, reinterpret_cast<uint64_t>(&second), 0, 8};
-  caller.enter();
-  caller.is_woken();
-  CHECK_FALSE(caller.enter());
-  CHECK_FALSE(caller.timeout.own());
+  sleeps_on();
   caller.number = SYS_pause;
-  caller.enter();
-  caller.is_woken();
-  CHECK_FALSE(caller.enter());
+  sleeps_on();
 }
 
 TEST_CASE("after a handler the next call is another one") {
@@ -143,32 +143,31 @@ TEST_CASE("a socket's timeout lasts from the entry of the call, however often th
   Caller caller;
   caller.number = SYS_recvfrom;
   const auto is_woken = [&] { caller.timeout.enters_again(caller.call(), 2s); };
-  const auto is_over = [&] { return caller.timeout.is_over(caller.tracer.now()); };
   caller.enter();
-  CHECK_FALSE(is_over());
+  CHECK_FALSE(caller.is_over());
   for (int i = 0; i < 3; ++i) {
     caller.tracer.pass(600ms);
     is_woken();
     caller.timeout.left();
     CHECK_FALSE(caller.enter());
-    CHECK_FALSE(is_over());
+    CHECK_FALSE(caller.is_over());
   }
   CHECK(caller.timeout.is_over(caller.tracer.now() + 200ms));
   caller.tracer.pass(200ms);
-  CHECK(is_over());
+  CHECK(caller.is_over());
   SUBCASE("it ends") {
     caller.timeout.left();
-    CHECK_FALSE(is_over());
+    CHECK_FALSE(caller.is_over());
   }
   SUBCASE("the thread makes another call") {
     caller.enter();
-    CHECK_FALSE(is_over());
+    CHECK_FALSE(caller.is_over());
   }
   SUBCASE("a transfer that gets on may sleep as long again") {
     caller.timeout.goes_on(caller.tracer.now(), 2s);
-    CHECK_FALSE(is_over());
+    CHECK_FALSE(caller.is_over());
     caller.tracer.pass(2s);
-    CHECK(is_over());
+    CHECK(caller.is_over());
   }
 }
 

@@ -1,12 +1,17 @@
 #include "supervisor/record/tracees/transfer_rest.h"
 
+#include <fcntl.h>
+#include <stdlib.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <termios.h>
+#include <unistd.h>
 
 #include <ctime>
 
+#include "base/fd.h"
 #include "tests/unit/unit_test.h"
 
 namespace redrive::transfer_rest_test {
@@ -71,10 +76,10 @@ TEST_CASE("the rest of a transfer begins where the transfer has stopped") {
       {SYS_writev, {3, kVector + 0x500, 3}, 1, {}},  // the vector is there no more
       {SYS_sendmsg, {3, kMessage, 0}, 120, TransferRest{SYS_sendto, {3, kSecond + 20, 30, 0}}},
       {SYS_recvfrom, {3, kFirst, 100, MSG_WAITALL}, 10, TransferRest{SYS_recvfrom, {3, kFirst + 10, 90, MSG_WAITALL}}},
-      {SYS_recvfrom, {3, kFirst, 100, 0}, 10, {}},  // it has what was there
+      {SYS_recvfrom, {3, kFirst, 100, 0}, 10, TransferRest{SYS_recvfrom, {3, kFirst + 10, 90, 0}}},
       {SYS_recvfrom, {3, kFirst, 100, MSG_WAITALL | MSG_PEEK}, 10, {}},
       {SYS_recvmsg, {3, kMessage, MSG_WAITALL}, 100, TransferRest{SYS_recvfrom, {3, kSecond, 50, MSG_WAITALL}}},
-      {SYS_recvmsg, {3, kMessage, 0}, 100, {}},
+      {SYS_recvmsg, {3, kMessage, MSG_PEEK}, 100, {}},
       {SYS_recvmmsg, {3, kMessages, 3, 0}, 1, TransferRest{SYS_recvmmsg, {3, kMessages + kHeader, 2, 0}}},
       {SYS_recvmmsg, {3, kMessages, 3, 0}, 3, {}},
       {SYS_recvmmsg, {3, kMessages, 3, MSG_WAITFORONE}, 1, {}},
@@ -123,11 +128,50 @@ TEST_CASE("which files end a call early when the thread is woken") {
   struct stat socket {};
   socket.st_mode = S_IFSOCK;
   CHECK_FALSE(ends_when_woken(SYS_read, socket));  // it has what was there
+  CHECK_FALSE(ends_when_woken(SYS_recvfrom, socket));
   CHECK_FALSE(ends_when_woken(SYS_read, file("/dev/null")));
   CHECK_FALSE(ends_when_woken(SYS_read, file("/proc/self/exe")));
   CHECK(ends_when_woken(SYS_write, socket));
   CHECK_FALSE(ends_when_woken(SYS_write, file("/proc/self/exe")));
   CHECK(ends_when_woken(SYS_sendfile, file("/proc/self/exe")));
+}
+
+TEST_CASE("how many bytes a receive waits for") {
+  const Fd self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+  const auto least = [&](int64_t number, const Fd& file, uint64_t flags = 0) {
+    return least_received(number, {static_cast<uint64_t>(file.get()), 0, 0, flags}, self.get());
+  };
+  int ends[2];
+  REQUIRE_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const Fd stream(ends[0]), other(ends[1]);
+  CHECK_EQ(least(SYS_recvfrom, stream), 1);
+  CHECK_GE(least(SYS_recvfrom, stream, MSG_WAITALL), 1u << 30);
+  const int six = 6;
+  REQUIRE_EQ(setsockopt(stream.get(), SOL_SOCKET, SO_RCVLOWAT, &six, sizeof six), 0);
+  CHECK_EQ(least(SYS_read, stream), 6);
+  CHECK_EQ(least(SYS_recvfrom, stream), 6);
+  const Fd datagrams(socket(AF_UNIX, SOCK_DGRAM, 0));
+  CHECK_EQ(least(SYS_read, datagrams), 0);
+  CHECK_EQ(least(SYS_recvfrom, datagrams, MSG_WAITALL), 0);
+  CHECK_EQ(least(SYS_read, self), 0);
+
+  const Fd master(posix_openpt(O_RDWR | O_NOCTTY));
+  REQUIRE_EQ(grantpt(master.get()), 0);
+  REQUIRE_EQ(unlockpt(master.get()), 0);
+  const Fd terminal(open(ptsname(master.get()), O_RDWR | O_NOCTTY));
+  termios set{};
+  const auto is_set_to = [&](uint8_t bytes, uint8_t time) {
+    set.c_cc[VMIN] = bytes, set.c_cc[VTIME] = time;
+    REQUIRE_EQ(tcsetattr(terminal.get(), TCSANOW, &set), 0);
+  };
+  REQUIRE_EQ(tcgetattr(terminal.get(), &set), 0);
+  CHECK_EQ(least(SYS_read, terminal), 0);  // it waits for a line
+  cfmakeraw(&set);
+  is_set_to(5, 0);
+  CHECK_EQ(least(SYS_read, terminal), 5);
+  CHECK_EQ(least(SYS_read, master), 0);
+  is_set_to(5, 1);
+  CHECK_EQ(least(SYS_read, terminal), 0);
 }
 
 }  // namespace redrive::transfer_rest_test

@@ -82,7 +82,6 @@ void Intervals::note_end_state(const Thread& thread, const user_regs_struct& reg
     for (const Span& span : possible_outputs(other->call.output_args, other->call.sizes)) {
       except.push_back({span.address, span.address + span.length});
     }
-    if (const auto& own = other->call.timeout.own()) except.push_back({own->at, own->at + sizeof own->timeout});
   }
   std::vector<Address> pages = sample_pages(process.shown_as(), regs.rsp, except);
   if (const Gate* gate = process.tier()) {

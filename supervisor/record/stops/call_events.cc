@@ -23,7 +23,6 @@
 #include "supervisor/record/stops/hidden_copies.h"
 #include "supervisor/record/stops/layout_calls.h"
 #include "supervisor/record/stops/object_sharing.h"
-#include "supervisor/record/stops/woken_calls.h"
 #include "supervisor/record/tracees/findings.h"
 #include "supervisor/tier/births.h"
 #include "supervisor/tier/memory_calls.h"
@@ -159,7 +158,7 @@ Event& CallEvents::begin_close(Thread& thread, int64_t result, const Memory& mem
   }
   if (wrote_more || result == -EFAULT || !thread.call.sizes.watched.empty()) keep_writable(thread);
   write_outputs(thread, memory, event);
-  woken_.leave(thread, event);
+  thread.call.timeout.left();
   HiddenCopies::leave(thread, event);
   receive(thread, result, memory, event);
   thread.process->unit->clock.add_replay(time_to_read(event.writes, limits_));

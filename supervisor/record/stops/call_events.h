@@ -17,13 +17,12 @@ class ForeignMemory;
 class ForcedSignals;
 class PacketRings;
 class Triggers;
-class WokenCalls;
 
 class CallEvents {
  public:
   CallEvents(const RecorderLimits& limits, Messages& messages, Findings& findings, ObjectSharing& object_sharing,
              OutsideChanges& outside, LayoutCalls& layout, ForeignMemory& foreign, ForcedSignals& forced,
-             WokenCalls& woken, PacketRings& packet_rings)
+             PacketRings& packet_rings)
       : limits_(limits),
         messages_(messages),
         findings_(findings),
@@ -32,7 +31,6 @@ class CallEvents {
         layout_(layout),
         foreign_(foreign),
         forced_(forced),
-        woken_(woken),
         packet_rings_(packet_rings) {}
 
   // These are told what programs write.
@@ -68,7 +66,6 @@ class CallEvents {
   LayoutCalls& layout_;
   ForeignMemory& foreign_;
   ForcedSignals& forced_;
-  WokenCalls& woken_;
   PacketRings& packet_rings_;
   Triggers* triggers_ = nullptr;
   // Reused memory:

@@ -68,16 +68,10 @@ bool call_may_write(const Thread& thread) {
 void note_pending_outputs(const Thread& thread, const Memory& memory, std::vector<MemoryWrite>& writes) {
   constexpr uint64_t kMost = 16 << 20;  // of one buffer
   if (!call_may_write(thread)) return;
-  const auto note = [&](Address address, uint64_t length) {
-    Bytes data(std::min(length, kMost));
-    data.resize(memory.read_some(address, data.data(), data.size()));
-    if (!data.empty()) writes.push_back({address, data.size(), MemoryWrite::Kind::data, std::move(data)});
-  };
-  for (const Span& span : possible_outputs(thread.call.output_args, thread.call.sizes)) note(span.address, span.length);
-  // What was left of its timeout is no output: the program's own is found there.
-  if (const auto& own = thread.call.timeout.own()) {
-    memory.put(own->at, own->timeout);
-    note(own->at, sizeof own->timeout);
+  for (const Span& span : possible_outputs(thread.call.output_args, thread.call.sizes)) {
+    Bytes data(std::min(span.length, kMost));
+    data.resize(memory.read_some(span.address, data.data(), data.size()));
+    if (!data.empty()) writes.push_back({span.address, data.size(), MemoryWrite::Kind::data, std::move(data)});
   }
 }
 

@@ -25,6 +25,17 @@ std::optional<std::chrono::nanoseconds> length_of(const std::optional<SocketTime
   return timeout ? std::optional(timeout->length) : std::nullopt;
 }
 
+// When the time of a select(2) is over, the kernel empties its sets. Other calls write nothing then.
+void empty_sets(const Thread& thread) {
+  const CurrentCall& call = thread.call;
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    const Arg& arg = call.row->args[i];
+    if (arg.kind != ArgKind::in_out || arg.written != Written::success) continue;
+    const Bytes none(call.sizes.size[i]);
+    thread.process->memory.write(call.args[i], none.data(), none.size());
+  }
+}
+
 }  // namespace
 
 int64_t WokenCalls::result(Thread& thread, int64_t result) {
@@ -35,9 +46,10 @@ int64_t WokenCalls::result(Thread& thread, int64_t result) {
   const auto of_socket = timeout_of_socket(thread);
   CallTimeout& timeout = thread.call.timeout;
   timeout.enters_again({thread.call.row, thread.call.args, thread.process->memory}, length_of(of_socket));
-  if (!of_socket || !timeout.is_over(tracer_.now())) return kErestartNoHandler;
+  if (!timeout.is_over(tracer_.now())) return kErestartNoHandler;
   timeout.forget();
-  return -of_socket->error;
+  if (!of_socket) empty_sets(thread);
+  return -(of_socket ? of_socket->error : thread.call.row->timed_out);
 }
 
 std::optional<SocketTimeout> WokenCalls::timeout_of_socket(Thread& thread) {
@@ -59,13 +71,18 @@ void WokenCalls::end_late(Unit& unit) {
 bool WokenCalls::transfer_rest(Thread& thread, uint64_t moved) {
   const Process& process = *thread.process;
   const auto number = static_cast<int64_t>(thread.entry.orig_rax);
-  const auto rest = rest_of_transfer(number, thread.call.args, process.memory, moved);
+  auto rest = rest_of_transfer(number, thread.call.args, process.memory, moved);
   // A program's own filters may allow only what it uses.
   if (!rest || control_.parks() || (limits_.attached && rest->number != number)) return false;
   if (thread.call.changes_object) return false;  // others may see its changes only together
   struct stat file {};
   stat(descriptor_path(thread.tid, thread.call.args[0]).c_str(), &file);
-  if (!ends_when_woken(number, file)) return false;
+  if (!ends_when_woken(number, file)) {
+    const uint64_t least = least_received(number, thread.call.args, pidfd_of_table(thread));
+    if (moved >= least) return false;
+    uint64_t& size = rest->args[2];  // of read(2) and recvfrom(2), which transfer the rest of any receive
+    size = std::min(size, least - moved);
+  }
   const Address instruction = vdso_syscall(process.memory, vdso_address(process.shown_as()));
   if (!instruction && process.tier()) return false;
   user_regs_struct regs = thread.entry;
@@ -181,16 +198,6 @@ void WokenCalls::enter(Thread& thread) {
   user_regs_struct regs = thread.entry;
   syscall_arg(regs, thread.call.row->timeout_arg) = *left;
   control_.set_regs(thread, regs);
-}
-
-void WokenCalls::leave(Thread& thread, Event& event) {
-  thread.call.timeout.left();
-  const auto own = thread.call.timeout.take_own();
-  if (!own) return;
-  thread.process->memory.put(own->at, own->timeout);
-  const auto* const first = reinterpret_cast<const uint8_t*>(&own->timeout);
-  event.writes.push_back(
-      {own->at, sizeof own->timeout, MemoryWrite::Kind::data, Bytes(first, first + sizeof own->timeout)});
 }
 
 }  // namespace redrive

@@ -1,5 +1,5 @@
-// Calls that sleep and are woken by what the program does not see: they are entered again, with what is left of their
-// timeout (call_timeout.h).
+// Calls that sleep and are woken by what the program does not see: they are entered again, and end when their timeout
+// is over (call_timeout.h).
 #pragma once
 
 #include "supervisor/record/kernel/tracer.h"
@@ -29,17 +29,15 @@ class WokenCalls {
   bool goes_on(Thread& thread, int64_t result);
   // The same at the exit of a call, which may have ended by itself.
   bool goes_on_if_woken(Thread& thread, int64_t result);
-  // Interrupts threads whose call was woken and sleeps longer than its socket's timeout.
+  // Interrupts threads whose call was woken and sleeps longer than its timeout.
   void end_late(Unit& unit);
   // At the entry of a call that transfers the rest.
   void enter_rest(Thread& thread);
   // At its exit. True if the thread is now at the exit of the whole call; otherwise it continues.
   bool leaves_rest(Thread& thread);
-  // At the entry of a call: if it was woken and is entered again, the kernel is given what is left of its timeout.
+  // At the entry of a call: if it was woken and is entered again, the kernel is given what is left of a timeout in a
+  // register.
   void enter(Thread& thread);
-  // At its exit: the program finds its own timeout again. A checkpoint may have come meanwhile, so the event says that,
-  // too.
-  void leave(Thread& thread, Event& event);
 
  private:
   // Whether a handler runs now, or the thread was woken by a signal that the process ignores. A signal to the process

@@ -1,12 +1,11 @@
-// The timeout of a call in which the recorder has woken the thread, and which the kernel enters again: the call then
-// sleeps for what is left, and not for the whole time again. At the call's exit the program finds its own timeout, in
-// the register or memory where it was.
+// The timeout of a call in which the recorder has woken the thread, and which the kernel enters again: the call still
+// ends when its time is over, counted from when it was first entered.
 //
-// A socket's timeout is none of the call's own: the call sleeps for all of it again, unless the recorder ends it when
-// it is over. There is nothing to do if the kernel itself knows when a call is over (nanosleep(2)).
+// The kernel is given what is left of a timeout in a register, and the program finds its own there at the exit. Where
+// it is in memory, or an option of the call's socket, others may use it meanwhile: the call would sleep for all of it
+// again, but the recorder ends the call when it is over. There is nothing to do if the kernel itself knows when that is
+// (nanosleep(2); ppoll(2), if it can write what is left).
 #pragma once
-
-#include <time.h>
 
 #include <array>
 #include <chrono>
@@ -26,14 +25,9 @@ class CallTimeout {
     const std::array<uint64_t, 6>& args;
     const Memory& memory;  // of the program
   };
-  // The program's own timeout, in whose place memory holds what is left of it while the call lasts.
-  struct Own {
-    Address at = 0;
-    timespec timeout{};
-  };
 
-  // The thread enters a call. If it enters the call again, less time is left: a timeout in memory is replaced here by
-  // what is left; for one in a register, what is left is returned, in ms, and the caller puts it there.
+  // The thread enters a call. If it enters the call again and the timeout is in a register, returns what is left, in
+  // ms, and the caller puts it there.
   std::optional<uint64_t> enter(const Call& call, Clock::time_point now);
   // Says when the thread entered its call, if that was not seen at the time.
   void entered_at(Clock::time_point then) { entered_at_ = then; }
@@ -50,17 +44,12 @@ class CallTimeout {
 
   // At the exit: whether the program's own timeout must be put back into the register.
   bool take_shortened();
-  // What must be put back into memory at the exit.
-  const std::optional<Own>& own() const { return own_; }
-  std::optional<Own> take_own();
 
  private:
-  Clock::time_point entered_at_{};             // the current call
-  std::optional<Clock::time_point> deadline_;  // of the call that was woken
-  bool enters_again_ = false;                  // that call is the thread's next one
-  std::optional<Clock::time_point> ends_at_;   // the call, by its socket's timeout
+  Clock::time_point entered_at_{};            // the current call
+  std::optional<Clock::time_point> ends_at_;  // the call that was woken
+  bool enters_again_ = false;                 // that call is the thread's next one
   bool shortened_ = false;
-  std::optional<Own> own_;
 };
 
 }  // namespace redrive

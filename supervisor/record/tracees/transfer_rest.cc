@@ -1,12 +1,17 @@
 #include "supervisor/record/tracees/transfer_rest.h"
 
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
+#include <termios.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
+
+#include "base/fd.h"
 
 namespace redrive {
 namespace {
@@ -16,6 +21,7 @@ struct Buffer {
   uint64_t size = 0;
 };
 
+constexpr uint64_t kTakesNoStream = MSG_PEEK | MSG_OOB | MSG_ERRQUEUE;
 constexpr uint64_t kMostBytes = 0x7ffff000;  // that one call transfers (read(2))
 
 std::optional<Buffer> after(const Buffer& buffer, uint64_t moved) {
@@ -64,7 +70,10 @@ bool is_made_up(const struct stat& file) {
   return device == kZero || device == kFull || device == kRandom || device == kUrandom;
 }
 
-bool waits_for_all(uint64_t flags) { return (flags & MSG_WAITALL) && !(flags & MSG_PEEK); }
+bool is_master(const Fd& terminal) {
+  unsigned number = 0;
+  return ioctl(terminal.get(), TIOCGPTN, &number) == 0;
+}
 
 }  // namespace
 
@@ -107,10 +116,10 @@ std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<ui
     case SYS_sendmsg:
       return by(SYS_sendto, after_in_message(args[1], memory, moved), args[2]);
     case SYS_recvfrom:
-      if (!waits_for_all(args[3])) return {};
+      if (args[3] & kTakesNoStream) return {};
       return by(SYS_recvfrom, after({args[1], args[2]}, moved), args[3]);
     case SYS_recvmsg:
-      if (!waits_for_all(args[2])) return {};
+      if (args[2] & kTakesNoStream) return {};
       return by(SYS_recvfrom, after_in_message(args[1], memory, moved), args[2]);
     case SYS_recvmmsg:
       if (!waits_for_messages(args[3], args[4], memory)) return {};
@@ -138,10 +147,28 @@ bool ends_when_woken(int64_t number, const struct stat& file) {
     case SYS_readv:
     case SYS_preadv:
     case SYS_preadv2:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
       return is_made_up(file);
     default:
       return !S_ISREG(file.st_mode);  // a write to a file was short for another reason, such as a limit
   }
+}
+
+uint64_t least_received(int64_t number, const std::array<uint64_t, 6>& args, int process) {
+  const Fd file(static_cast<int>(syscall(SYS_pidfd_getfd, process, static_cast<int>(args[0]), 0)));
+  termios terminal{};
+  if (tcgetattr(file.get(), &terminal) == 0) {
+    const bool waits = !(terminal.c_lflag & ICANON) && terminal.c_cc[VTIME] == 0 && !is_master(file);
+    return waits ? terminal.c_cc[VMIN] : 0;
+  }
+  const uint64_t flags = number == SYS_recvfrom ? args[3] : number == SYS_recvmsg ? args[2] : 0;
+  int type = 0, least = 0;
+  socklen_t size = sizeof type;
+  if (getsockopt(file.get(), SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return 0;
+  if (flags & MSG_WAITALL) return kMostBytes;
+  getsockopt(file.get(), SOL_SOCKET, SO_RCVLOWAT, &least, &size);
+  return static_cast<uint64_t>(least);
 }
 
 }  // namespace redrive
