@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "base/page.h"
@@ -29,11 +30,13 @@ struct TakenPage {
   std::optional<int> protection;  // that it has otherwise; none: nothing is mapped there
 };
 
-// Leaves it a part of its protection. None if the page is missing anyway.
+// Leaves it a part of its protection. None if the page is missing anyway, or a program that has lost its way has
+// accessed what is the replay's own.
 Result<std::optional<TakenPage>> take_page(const Stub& stub, pid_t tid, Address page, int left) {
   using Taken = std::optional<TakenPage>;
+  const std::array<uint64_t, 6> args{page, kPageSize};
   ASSIGN_OR_RETURN(const auto mapped, mapped_from(stub.pid(), page));
-  if (!mapped) return Taken();
+  if (!mapped || is_forbidden(SYS_mprotect, args)) return Taken();
   if (mapped->start > page) {
     const bool may_grow = mapped->inode == 0 && !mapped->shared;
     if (!may_grow) return Taken();
