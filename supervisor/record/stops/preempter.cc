@@ -55,7 +55,7 @@ void Preempter::watch(Unit& unit, bool checkpoint_due) {
     unit.patience.reset();
     return;
   }
-  if (in_served_call(holder)) return ask_to_stop(holder);
+  if (!late && in_served_call(holder)) return ask_to_stop(holder);
   const bool can_stop = checkpointer_.can_copy();
   const auto due = late ? Patience::Due::at_once : Patience::Due::soon;
   const auto answer = unit.patience.look(due, unit.clock.cpu_ns(), can_stop);
