@@ -14,12 +14,6 @@
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
-namespace {
-
-bool executes(const SyscallRow& row) { return row.special == Special::execve || row.special == Special::execveat; }
-
-}  // namespace
-
 CallReplay::CallReplay(const Redriving& redriving, MessageStore& store, UnitMessages& messages, EventEffects& effects,
                        SitePatcher& patcher, EndVerification* verification, bool shows_output, CallWatch* watch)
     : redriving_(redriving),
@@ -91,7 +85,7 @@ Result<Step> CallReplay::enter(RedrivenThread& thread, EventIndex index, const E
       TRY(bear(redriving_, store_, thread, index, event, *row));
     }
   }
-  const bool replaces_program = row && executes(*row) && event.kind == EventKind::syscall && event.result == 0;
+  const bool replaces_program = row && executes_program(*row) && event.kind == EventKind::syscall && event.result == 0;
   if (verification_ && (event.fatal || replaces_program)) {
     TRY_STEP(verification_->before_last(thread, index, before_syscall(thread.regs)));
   }
@@ -103,8 +97,8 @@ std::optional<std::vector<Span>> CallReplay::equal_inputs(RedrivenThread& thread
                                                           const SyscallRow& row) {
   const Memory& memory = redriving_.unit.memory(thread);
   // A new program's strings lie close together.
-  const Memory strings = executes(row) ? Memory::snapshot(memory) : Memory();
-  const Memory& found = executes(row) ? strings : memory;
+  const Memory strings = executes_program(row) ? Memory::snapshot(memory) : Memory();
+  const Memory& found = executes_program(row) ? strings : memory;
   auto read = inputs(row, syscall_args(thread.regs), found);
   if (event.in_hash != 0 && hash_spans(read, found, scratch_) != event.in_hash) return std::nullopt;
   return read;
@@ -139,7 +133,7 @@ Result<Step> CallReplay::leave(RedrivenThread& thread, EventIndex index, const E
     if (!redriving_.gates.set_regs(thread, thread.regs)) return errno_error("cannot set registers");
     return Step::as_recorded();
   }
-  if (row && executes(*row) && event.result == 0) {
+  if (row && executes_program(*row) && event.result == 0) {
     TRY_STEP(effects_.write_memory(thread, index, event));
     redriving_.forget_process(thread.process);
     return Step::as_recorded();

@@ -1,4 +1,5 @@
-// The arguments of fork, vfork, clone and clone3 in one form, for record and replay.
+// Which calls make processes and threads, and which execute programs; the arguments of fork, vfork, clone and clone3 in
+// one form. For record and replay.
 #pragma once
 
 #include <linux/sched.h>
@@ -25,6 +26,11 @@ struct BirthRequest {
 inline bool is_birth(const SyscallRow& row) {
   return row.special == Special::fork || row.special == Special::vfork || row.special == Special::clone ||
          row.special == Special::clone3;
+}
+
+// Whether its memory is replaced, if the call succeeds (execve(2)).
+inline bool executes_program(const SyscallRow& row) {
+  return row.special == Special::execve || row.special == Special::execveat;
 }
 
 // `memory`: the parent's, at the call's entry or later.

@@ -119,7 +119,7 @@ bool may_look_into(pid_t pid) {
     return true;
   };
   if (all_are("Uid", geteuid()) && all_are("Gid", getegid())) return true;
-  // Who has made a user namespace has all capabilities in it (user_namespaces(7)).
+  // The user who made a user namespace has all capabilities in it (user_namespaces(7)).
   const std::string users = proc_namespace(pid, "user");
   return !users.empty() && users != proc_namespace(getpid(), "user");
 }

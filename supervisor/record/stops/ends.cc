@@ -41,8 +41,7 @@ Thread* executing_in(const Process& process) {
     const Thread& thread = *entry.second;
     const SyscallRow* const row = thread.call.row;
     const bool inside = thread.is<Thread::Syscall>() || thread.is<Thread::Blocked>();
-    const bool executes = row && (row->special == Special::execve || row->special == Special::execveat);
-    return thread.process == &process && inside && executes;
+    return thread.process == &process && inside && row && executes_program(*row);
   });
   return found == threads.end() ? nullptr : found->second;
 }

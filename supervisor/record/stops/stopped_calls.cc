@@ -122,8 +122,7 @@ void StoppedCalls::enter(Thread& thread) {
     answer_call(thread, -EINVAL);  // as kernels before 6.14
     return;
   }
-  const bool executes =
-      thread.call.row && (thread.call.row->special == Special::execve || thread.call.row->special == Special::execveat);
+  const bool executes = thread.call.row && executes_program(*thread.call.row);
   if (executes && !may_look_into(thread.process->pid)) {
     findings_.count_refusal(unit, "to execute programs as another user, because redrive lacks CAP_SYS_PTRACE",
                             std::string(error_name(EACCES)), false);
