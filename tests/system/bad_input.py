@@ -653,6 +653,13 @@ def no_home(ctx):
         (ctx.work / "unreadable").chmod(0o111)
         outcome = ctx.run(*as_nobody, "record", "-o", ctx.work / "u", "--", ctx.work / "unreadable", cwd="/")
         expect_one_line(ctx, outcome, 125, "cannot be read")
+        script = "./unreadable; echo $?; (exec 3< /bin/true; exec /proc/self/fd/3) && $PWD/unreadable; echo $?"
+        shutil.rmtree(ctx.work / "t")
+        outcome = ctx.run(*as_nobody, "record", "-o", ctx.work / "t", "--", "sh", "-c", script, cwd=ctx.work)
+        ctx.expect(outcome.status == 0 and outcome.stdout == "126\n126\n", outcome, "does not go on where a program cannot be recorded")
+        ctx.expect("redrive: refused to execute programs whose files cannot be read, because redrive lacks CAP_SYS_PTRACE (EACCES) 2 times"
+                   in outcome.stderr, outcome, "does not say why")
+        ctx.expect_status(ctx.run(*as_nobody, "replay", "--all", "--verify", ctx.work / "t", cwd="/"), 0)
     if os.path.exists("/.local") and not had:
         raise Failure("there is a directory /.local")
 

@@ -17,6 +17,7 @@
 #include "supervisor/record/stops/call_events.h"
 #include "supervisor/record/stops/foreign_memory.h"
 #include "supervisor/record/stops/joiner.h"
+#include "supervisor/record/tracees/call_paths.h"
 #include "supervisor/record/tracees/findings.h"
 #include "supervisor/record/tracees/tracees.h"
 #include "supervisor/tier/registers.h"
@@ -26,33 +27,12 @@ namespace {
 
 constexpr uint64_t kMostInEvent = 16 << 20;  // bytes of contents; more go into a file copy
 
-// Where a path argument of a thread leads. `directory`: the descriptor that it is relative to.
-std::string path_of(const Thread& thread, Address address, uint64_t directory) {
-  char text[PATH_MAX] = {};
-  thread.process->memory.read_some(address, text, sizeof text - 1);
-  const std::string base = fmt::format("/proc/{}", thread.tid), process = fmt::format("/proc/{}", thread.process->pid);
-  // Names of the caller's own descriptors (proc(5), fd(4)), which are those of its process's first thread.
-  const std::pair<std::string_view, std::string> own[] = {{"/proc/self/", process + "/"},
-                                                          {"/proc/thread-self/", base + "/"},
-                                                          {"/dev/fd/", process + "/fd/"},
-                                                          {"/dev/stdout", process + "/fd/1"},
-                                                          {"/dev/stderr", process + "/fd/2"}};
-  for (const auto& [name, means] : own) {
-    if (std::string_view(text).starts_with(name)) return means + (text + name.size());
-  }
-  if (text[0] == '/') return base + "/root" + text;
-  const bool here = static_cast<int>(directory) == AT_FDCWD;
-  return (here ? base + "/cwd" : descriptor_path(thread.tid, directory)) + "/" + text;
-}
-
 // Where the file that the thread's call changes can be found.
 std::string changed_path(const Thread& thread) {
   const SyscallRow& row = *thread.call.row;
   const auto changed = static_cast<size_t>(row.changed_arg);
   if (row.args[changed].kind != ArgKind::path) return descriptor_path(thread.tid, thread.call.args[changed]);
-  const bool relative = changed > 0 && row.args[changed - 1].kind == ArgKind::fd;
-  const uint64_t directory = relative ? thread.call.args[changed - 1] : static_cast<uint64_t>(AT_FDCWD);
-  return path_of(thread, thread.call.args[changed], directory);
+  return named_path(thread, changed);
 }
 
 void add_data(Event& event, uint64_t object, uint64_t offset, std::span<const uint8_t> data) {

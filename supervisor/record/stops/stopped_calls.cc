@@ -1,8 +1,10 @@
 #include "supervisor/record/stops/stopped_calls.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "supervisor/record/checkpoints/intervals.h"
 #include "supervisor/record/disguise/adapted_opens.h"
@@ -30,6 +32,7 @@
 #include "supervisor/record/stops/tracer_answers.h"
 #include "supervisor/record/stops/turns.h"
 #include "supervisor/record/stops/woken_calls.h"
+#include "supervisor/record/tracees/call_paths.h"
 #include "supervisor/record/tracees/findings.h"
 #include "supervisor/record/tracees/thread_control.h"
 #include "supervisor/tier/births.h"
@@ -62,6 +65,16 @@ bool leaves_memory(const Thread& thread) {
     default:
       return false;
   }
+}
+
+// What this process may not look into, if the call executes its program (ptrace(2), Ptrace access mode checking;
+// execve(2) on files that cannot be read). Null if it may.
+const char* unrecordable_program(const Thread& thread) {
+  if (may_look_into_all()) return nullptr;
+  if (!may_look_into(thread.process->pid)) return "to execute programs as another user";
+  const std::string path = executed_path(thread);
+  const bool unreadable = access(path.c_str(), X_OK) == 0 && access(path.c_str(), R_OK) != 0;
+  return unreadable ? "to execute programs whose files cannot be read" : nullptr;
 }
 
 constexpr uint64_t kOnlyChecks = 0x10000;  // execveat(2), AT_EXECVE_CHECK: nothing is executed
@@ -123,8 +136,8 @@ void StoppedCalls::enter(Thread& thread) {
     return;
   }
   const bool executes = thread.call.row && executes_program(*thread.call.row);
-  if (executes && !may_look_into(thread.process->pid)) {
-    findings_.count_refusal(unit, "to execute programs as another user, because redrive lacks CAP_SYS_PTRACE",
+  if (const char* const what = executes ? unrecordable_program(thread) : nullptr) {
+    findings_.count_refusal(unit, fmt::format("{}, because redrive lacks CAP_SYS_PTRACE", what),
                             std::string(error_name(EACCES)), false);
     answer_call(thread, -EACCES);
     return;
