@@ -22,13 +22,17 @@ LIB_SRCS := $(filter-out $(MAIN_SRCS) $(SOME_SRCS),$(foreach d,$(LIB_DIRS),$(wil
 PROTOS   := $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.proto))
 PB_HEADERS := $(PROTOS:%.proto=$(BUILD)/%.pb.h)
 # Most of the time that a file takes to compile goes into its headers. Therefore up to TOGETHER files of a directory are one translation unit,
-# whose object is named after the first of them (with another number, use another BUILD). These have options of their own:
+# whose object is named after the first of them. A file beside it, .unit, names the others: if they are not those of before, it is compiled again. These
+# have options of their own:
 TOGETHER ?= 8
 ALONE    := interceptors/trapped_instructions.cc tests/unit/main.cc
 define one_unit
 HEADS += $(firstword $(1))
 $(BUILD)/$(patsubst %.cc,%.o,$(firstword $(1))): $(wordlist 2,$(TOGETHER),$(1))
 $(BUILD)/$(patsubst %.cc,%.o,$(firstword $(1))): WITH := $(wordlist 2,$(TOGETHER),$(1))
+ifneq ($$(file < $(BUILD)/$(patsubst %.cc,%.unit,$(firstword $(1)))),$(wordlist 2,$(TOGETHER),$(1)))
+$(BUILD)/$(patsubst %.cc,%.o,$(firstword $(1))): again
+endif
 endef
 in_units = $(if $(1),$(eval $(call one_unit,$(wordlist 1,$(TOGETHER),$(1))))$(call in_units,$(filter-out $(wordlist 1,$(TOGETHER),$(1)),$(1))))
 HEADS := $(ALONE)
@@ -115,6 +119,7 @@ $(foreach source,$(HELPER_SRCS),$(eval $(call helper_rule,$(source))))
 $(BUILD)/%.o: %.cc | $(PB_HEADERS)
 	@mkdir -p $(@D)
 	$(CXX) $(ALL_CXXFLAGS) $(if $(WITH),-Wno-subobject-linkage $(addprefix -include ,$(WITH))) -c -o $@ $<
+	@echo $(WITH) > $(@:.o=.unit)
 
 $(BUILD)/interceptors/other_processors.o: interceptors/other_processors.S
 	@mkdir -p $(@D)
@@ -284,4 +289,4 @@ clean: ## remove what was built
 help: ## show this list
 	@sed -nE 's/^([a-z_.-]+):[^#]*## (.*)/  \1\t\2/p' Makefile | expand -t 26
 
-.PHONY: all tests deps unit simulate check check-all demo bench idle service bounds engines scaling soak papers fuzz fuzz-long asan asan-readers tsan sanitized tidy format install install-debug deb compile_commands.json clean help
+.PHONY: again all tests deps unit simulate check check-all demo bench idle service bounds engines scaling soak papers fuzz fuzz-long asan asan-readers tsan sanitized tidy format install install-debug deb compile_commands.json clean help
