@@ -65,7 +65,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
       forced_(tracer_, calls_, findings_),
       woken_(tracer_, limits_, stops_, control_),
       traps_(tracer_, arena_.get(), answers_, control_, events_, patching_, signals_, forced_, turns_, stopped_calls_),
-      signals_(tracer_, findings_, control_, intervals_, gate_stops_, traps_, forced_, copies_, ends_, turns_,
+      signals_(tracer_, limits_, findings_, control_, intervals_, gate_stops_, traps_, forced_, copies_, ends_, turns_,
                handler_),
       events_(limits_, messages_, findings_, object_sharing_, outside_, layout_, foreign_, forced_, packet_rings_),
       gate_stops_(tracer_, messages_, arena_.get(), control_, served_, signals_, woken_, foreign_, loops_, turns_,

@@ -72,9 +72,8 @@ Result<void> give_back(const Stub& stub, pid_t tid, const TakenPage& taken) {
 // or, if the thread accesses it before, only room to write to it. Some file systems notice only then that they are
 // full.
 Result<ThreadStop> run_to(const Redriving& redriving, RedrivenThread& thread, const Event& event) {
-  constexpr Address kLowest = 1 << 16;  // below, where null pointers lead, no kernel maps anything (mmap_min_addr)
   const auto missing = MissingMemory::of(event);
-  if (!missing || missing->address < kLowest || thread.ahead) return redriving.runner.run(thread);
+  if (!missing || !missing->may_be_there() || thread.ahead) return redriving.runner.run(thread);
   const Stub& stub = redriving.unit.stub(thread.process);
   const Address page = page_down(missing->address);
   for (int left = PROT_NONE;; left = ~PROT_WRITE) {

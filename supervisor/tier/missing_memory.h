@@ -16,6 +16,10 @@ struct MissingMemory {
   Address address = 0;
   int code = 0;  // si_code (sigaction(2))
 
+  // Below this, where null pointers lead, no kernel maps anything (vm.mmap_min_addr), so a replay need not see to it.
+  static constexpr Address kLowest = 1 << 16;
+  bool may_be_there() const { return address >= kLowest; }
+
   // What a fault was about; none if the cause was another one.
   static std::optional<MissingMemory> of(const siginfo_t& info) {
     const bool missing = (info.si_signo == SIGBUS && info.si_code == BUS_ADRERR) ||

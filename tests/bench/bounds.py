@@ -40,10 +40,12 @@ OTHER_WORK = [("streams", 4, "dd if=/dev/zero bs=64k count=48000 status=none | c
               ("threads", 1, "python3 -c 'import threading; threading.stack_size(65536); awake = threading.Event()\n"
                              "sleepers = [threading.Thread(target=awake.wait) for i in range(2000)]; [each.start() for each in sleepers]\n"
                              "[sum(range(9999)) for i in range(8000)]; awake.set(); [each.join() for each in sleepers]'")]
+# Faults at memory that is not there, which a replay takes away.
+FAULTS = ("faults", 1, "60000")
 # The same as most of these, of some half a minute.
 LONG = [("mesh", 4, "{n} 16000i"), ("tester", 6, "{n} 1500 250"), ("cg", 4, "4 500 800"), ("talkers", 6, "{n} 6000 300000 64"),
         ("talkers", 12, "{n} 3000 300000 64")]
-SOME, MANY = (*OPEN_MPI, *NODES, *OTHER_WORK), (*OPEN_MPI, *MORE_OPEN_MPI, *NODES, *MORE_NODES, *OTHER_WORK)
+SOME, MANY = (*OPEN_MPI, *NODES, *OTHER_WORK, FAULTS), (*OPEN_MPI, *MORE_OPEN_MPI, *NODES, *MORE_NODES, *OTHER_WORK, FAULTS)
 RUNS = {"250ms": MANY, "500ms": MANY, "1s": SOME, "2s": SOME, "10s": LONG}
 
 

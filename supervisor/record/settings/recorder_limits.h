@@ -32,9 +32,11 @@ struct RecorderLimits {
   // What a replay needs for a served call in addition to what the call itself takes: reading and comparing it.
   uint64_t replayed_call_ns = 1000;
   uint64_t replayed_stop_ns = 8000;  // ... of one at which a replay stops, and for each step that it takes
-  double replayed_byte_ns = 1;       // ... for each byte that it reads from the trace
-  bool attached = false;             // the programs ran before, and run on afterwards
-  double attached_for_s = 0;         // ... after this time at the latest; 0: there is no limit
+  // ... for a fault at memory that was missing, which it takes away and gives back.
+  uint64_t replayed_fault_ns = 100000;
+  double replayed_byte_ns = 1;  // ... for each byte that it reads from the trace
+  bool attached = false;        // the programs ran before, and run on afterwards
+  double attached_for_s = 0;    // ... after this time at the latest; 0: there is no limit
   // From when threads of a unit wait for each other until some of their turns end amid code (StepTurns).
   std::chrono::milliseconds first_steps{100};
   ProcessorTraps traps;  // instructions that do not trap are replaced

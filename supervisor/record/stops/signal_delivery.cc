@@ -240,7 +240,10 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
   event.number = signal;
   event.ip = regs.rip;
   event.args[0] = where;
-  if (missing) missing->note(event);
+  if (missing) {
+    missing->note(event);
+    if (missing->may_be_there()) unit.clock.add_replay(limits_.replayed_fault_ns);
+  }
   if (what == Disposition::ends) {
     event.fatal = true;
     if (where == static_cast<uint64_t>(SignalPoint::fault)) intervals_.note_end_state(thread, regs);

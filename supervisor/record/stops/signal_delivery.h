@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "supervisor/record/kernel/tracer.h"
+#include "supervisor/record/settings/recorder_limits.h"
 #include "supervisor/record/tracees/tracee.h"
 #include "supervisor/tier/missing_memory.h"
 
@@ -23,10 +24,11 @@ class StopHandler;
 
 class SignalDelivery {
  public:
-  SignalDelivery(Tracer& tracer, Findings& findings, ThreadControl& control, Intervals& intervals,
-                 GateStops& gate_stops, TrapAnswers& traps, ForcedSignals& forced, CheckpointCopies& copies, Ends& ends,
-                 Turns& turns, StopHandler& handler)
+  SignalDelivery(Tracer& tracer, const RecorderLimits& limits, Findings& findings, ThreadControl& control,
+                 Intervals& intervals, GateStops& gate_stops, TrapAnswers& traps, ForcedSignals& forced,
+                 CheckpointCopies& copies, Ends& ends, Turns& turns, StopHandler& handler)
       : tracer_(tracer),
+        limits_(limits),
         findings_(findings),
         control_(control),
         intervals_(intervals),
@@ -61,6 +63,7 @@ class SignalDelivery {
   void forget_stops(const Process& process);
 
   Tracer& tracer_;
+  const RecorderLimits& limits_;
   Findings& findings_;
   ThreadControl& control_;
   Intervals& intervals_;
