@@ -1,8 +1,9 @@
-// A version of a file. As long as these fields are the same, so are the file's bytes, except in the cases that
-// logstore/file_cache.h guards against.
+// A version of a file. As long as these fields are the same, so are the file's bytes, if it is_settled(), except in the
+// cases that logstore/file_cache.h guards against.
 #pragma once
 
 #include <sys/stat.h>
+#include <time.h>
 
 #include <compare>
 #include <cstdint>
@@ -23,6 +24,16 @@ inline int64_t nanoseconds(const timespec& time) { return time.tv_sec * 1'000'00
 inline FileVersion version_of(const struct stat& info) {
   return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size), nanoseconds(info.st_mtim),
           nanoseconds(info.st_ctim)};
+}
+
+// Whether a change from now on gives the file another version: one in the same tick of its file system's clock as the
+// change before does not. FAT's clock ticks every 2 s, those of most others every 4 ms.
+inline bool is_settled(const FileVersion& version) {
+  constexpr int64_t kCoarsestClock_ns = 2'000'000'000;
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const int64_t age_ns = nanoseconds(now) - version.changed_ns;  // negative if the clock was set back
+  return age_ns > kCoarsestClock_ns || age_ns < -kCoarsestClock_ns;
 }
 
 }  // namespace redrive

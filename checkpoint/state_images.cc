@@ -288,7 +288,11 @@ bool decode_fields(uint64_t first, Decoder& in, UnitState& state) {
   for (auto& process : state.processes) {
     if (!goes_on) break;
     process.stack_limit = in.u();
-    if (const uint64_t owner = in.u()) process.memory_of = static_cast<uint32_t>(owner - 1);
+    if (const uint64_t owner = in.u()) {
+      process.memory_of = static_cast<uint32_t>(owner - 1);
+      process.brk = 0;
+      if (!process.mappings.empty()) in.fail();
+    }
   }
   const bool has_descriptors = !in.at_end();  // present since version 7
   for (auto& process : state.processes) {

@@ -31,7 +31,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kSecond_ns = 1'000'000'000;
-constexpr int64_t kCoarsestClock_ns = 2 * kSecond_ns;
 constexpr int64_t kVerifyCopyAfter_ns = 7 * 24 * 3600 * kSecond_ns;
 constexpr int64_t kForgottenAfter_ns = 24 * 3600 * kSecond_ns;  // for half-written files of killed recordings
 constexpr size_t kEntries = 16384;
@@ -100,9 +99,7 @@ bool may_be_written(int fd, const struct stat& info) {
 
 // Whether every change of the file's bytes from now on changes its version too.
 bool stays(int fd, const struct stat& info, uint64_t& filesystem) {
-  // A change in the same tick of the clock as the previous one does not.
-  return nanoseconds(info.st_ctim) < now_ns() - kCoarsestClock_ns && tells_changes(fd, filesystem) &&
-         !may_be_written(fd, info);
+  return is_settled(version_of(info)) && tells_changes(fd, filesystem) && !may_be_written(fd, info);
 }
 
 // Hashes some of the bytes, including the first and the last: the first ones of an ELF file contain its build-id.

@@ -95,14 +95,13 @@ Result<void> FileStoreWriter::remove(const FileRecord& record) {
                                   [&](const auto& known) { return known.first.second == record.copy; });
   if (needed) return {};
   contents_.erase(record.copy);
-  std::erase_if(by_version_, [&](const auto& known) { return known.second.name == record.copy; });
   const std::string path = directory_ + "/" + record.copy;
   TRY(storage_.remove(path));
   return storage_.remove(sums_path(path));
 }
 
-Result<FileStoreWriter::Added> FileStoreWriter::add(const std::string& open_path, const std::string& path, bool mapped,
-                                                    bool& storage_failed) {
+Result<FileStoreWriter::Added> FileStoreWriter::add(const std::string& open_path, const std::string& path,
+                                                    bool identified, bool& storage_failed) {
   storage_failed = false;
   const Fd source(::open(open_path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat st;
@@ -110,20 +109,17 @@ Result<FileStoreWriter::Added> FileStoreWriter::add(const std::string& open_path
   if (!S_ISREG(st.st_mode)) return Error{"cannot copy " + open_path + ": not a regular file"};
   const FileVersion version = version_of(st);
   Added added;
-  auto known = by_version_.find(version);
-  if (known == by_version_.end() || mapped) {
-    FileFacts* const facts = cache_ && !mapped ? cache_->of(open_path, version) : nullptr;
-    Content content;
-    if (facts && share(*facts)) {
-      content = {facts->content, version.size};
-    } else {
-      ASSIGN_OR_RETURN(content.name, store(source.get(), open_path, content.size, added.written, storage_failed));
-      if (facts && content.size == version.size) facts->content = content.name;
-    }
-    known = by_version_.insert_or_assign(version, std::move(content)).first;
+  FileFacts* const facts = cache_ && identified ? cache_->of(open_path, version) : nullptr;
+  std::string content;
+  uint64_t size = version.size;
+  if (facts && share(*facts)) {
+    content = facts->content;
+  } else {
+    ASSIGN_OR_RETURN(content, store(source.get(), open_path, size, added.written, storage_failed));
+    if (facts && size == version.size) facts->content = content;
   }
-  const auto [it, fresh] = by_path_.try_emplace({path, known->second.name});
-  if (fresh) it->second = FileRecord{next_id_++, path, known->second.name, known->second.size};
+  const auto [it, fresh] = by_path_.try_emplace({path, content});
+  if (fresh) it->second = FileRecord{next_id_++, path, content, size};
   added.record = it->second;
   added.fresh = fresh;
   return added;

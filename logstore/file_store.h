@@ -22,10 +22,9 @@ class FileStoreWriter {
     bool fresh = false;    // the record is new and must be written to the journal
     uint64_t written = 0;  // bytes
   };
-  // Copies the file, unless its content is here already or the cache has a copy to share. `mapped`: the file's version
-  // does not identify its content. After an error, `storage_failed` distinguishes a full disk from an unreadable
-  // source.
-  Result<Added> add(const std::string& open_path, const std::string& path, bool mapped, bool& storage_failed);
+  // Copies the file, unless its content is here already or the cache has a copy to share. `identified`: its version
+  // identifies its content. After an error, `storage_failed` distinguishes a full disk from an unreadable source.
+  Result<Added> add(const std::string& open_path, const std::string& path, bool identified, bool& storage_failed);
   // Removes the copy, unless another record has the same content. The record's number is not used again.
   Result<void> remove(const FileRecord& record);
   // The files copied since the previous call that are not synced yet, and the directory, if it has new names.
@@ -45,11 +44,6 @@ class FileStoreWriter {
   Storage& storage_;
   std::string directory_;
   FileCache* cache_;
-  struct Content {
-    std::string name;
-    uint64_t size = 0;
-  };
-  std::map<FileVersion, Content> by_version_;
   std::map<std::pair<std::string, std::string>, FileRecord> by_path_;  // path and content
   std::set<std::string> contents_;
   std::vector<std::string> unsynced_;

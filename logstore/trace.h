@@ -185,11 +185,11 @@ class TraceWriter {
   Result<void> write_behind();  // soon writes what is buffered now
   Result<void> flush();         // the same, and waits for it
 
-  // Copies a file into the trace, once per content; further calls with the same device, inode, size and times cost
-  // nothing. The file is opened through `open_path` (such as /proc/PID/map_files/...) and called `path` in the trace.
-  // `mapped`: somebody can write to it through a mapping, which does not change its times at once, so it is read each
-  // time.
-  Result<uint64_t> add_file(const std::string& open_path, const std::string& path, bool mapped = false);
+  // Copies a file into the trace, once per content. The file is opened through `open_path` (such as
+  // /proc/PID/map_files/...) and called `path` in the trace. `identified`: its version identifies its content (it
+  // is_settled(), and nobody can write to it through a mapping, which does not change its times at once), so the cache
+  // may know it.
+  Result<uint64_t> add_file(const std::string& open_path, const std::string& path, bool identified);
 
   // Writes an image. From then on SIGKILL cannot take it away; when publish_images() has returned, a power failure
   // cannot either. Equal pages are stored once, zero pages not at all. These four functions may be called from another

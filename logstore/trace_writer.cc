@@ -272,10 +272,10 @@ Result<void> TraceWriter::flush() {
   return state_->first_error.outcome();
 }
 
-Result<uint64_t> TraceWriter::add_file(const std::string& open_path, const std::string& path, bool mapped) {
+Result<uint64_t> TraceWriter::add_file(const std::string& open_path, const std::string& path, bool identified) {
   TRY(state_->first_error.outcome());
   bool storage_failed = false;
-  auto added = state_->copies.add(open_path, path, mapped, storage_failed);
+  auto added = state_->copies.add(open_path, path, identified, storage_failed);
   if (!added) {
     if (storage_failed) state_->first_error.keep(added.error());
     return added.error();

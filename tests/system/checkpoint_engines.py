@@ -277,8 +277,8 @@ def silent(ctx):
     code, asked = ctx.directory / "silent.py", ctx.directory / "asked"
     code.write_text(SILENT)
     expect_own_images(ctx, f"exec /usr/bin/python3 {code} {asked} \"$@\"", "criu wrote nothing for half a minute, and was killed")
-    left = [pid for pid in asked.read_text().split() if os.path.exists(f"/proc/{pid}")]
-    ctx.expect(not left, None, f"still there: {left}")
+    asked_pids = asked.read_text().split()
+    ctx.wait_until(f"the end of all of {asked_pids}", lambda: not any(os.path.exists(f"/proc/{pid}") for pid in asked_pids))
 
 
 @test("checkpoint_engines/chosen")

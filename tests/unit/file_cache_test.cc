@@ -62,7 +62,7 @@ std::string record(const Place& place, const std::string& trace, uint64_t limit 
   const std::string directory = place.copies(trace);
   FileStoreWriter copies(disk(), directory, cache.get());
   bool failed = false;
-  const auto added = copies.add(kFile, kFile, false, failed);
+  const auto added = copies.add(kFile, kFile, true, failed);
   REQUIRE(added);
   FileFacts& facts = facts_of(*cache);
   facts.patch_plans = {1, 2, 3};

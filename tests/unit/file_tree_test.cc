@@ -33,7 +33,7 @@ struct Fixture {
   uint64_t add(const std::string& path, const std::string& content) {
     const fs::path source = directory / ("source" + std::to_string(++sources));
     std::ofstream(source) << content;
-    return writer->add_file(source.string(), path).value();
+    return writer->add_file(source.string(), path, true).value();
   }
   void open() {
     REQUIRE(writer->finish({}));

@@ -185,7 +185,7 @@ inline void fill(TraceWriter& writer, const std::function<void(EventIndex)>& flu
   writer.add(WallClockRecord{kStart_ns, kStart_ns, settings().started_unix_ns - static_cast<int64_t>(kStart_ns), 500});
   writer.add(ChannelRecord{1, "pipe", "pipe:[1]"});
   writer.add(ChannelRecord{2, "tcp", "127.0.0.1:80 - 127.0.0.1:4000"});
-  (void)static_cast<bool>(writer.add_file(source_file(), "/lib/sample.so"));
+  (void)static_cast<bool>(writer.add_file(source_file(), "/lib/sample.so", true));
   for (UnitId unit = 1; unit <= kUnits; unit++) {
     writer.add(UnitRecord{unit, static_cast<int32_t>(100 + unit), unit > 1 ? EventRef{1, 3} : EventRef{}, {}});
   }

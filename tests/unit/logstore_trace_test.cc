@@ -436,16 +436,16 @@ TEST_CASE("equal pages are stored once, zero pages not at all, equal files once"
   REQUIRE(again);
   CHECK_EQ(again.value().pages, 90);
   CHECK_EQ(again.value().new_pages, 0);
-  const auto first = w.add_file(sample::source_file(), "/a");
+  const auto first = w.add_file(sample::source_file(), "/a", true);
   REQUIRE(first);
   const uint64_t bytes = w.bytes_written();
-  CHECK_EQ(w.add_file(sample::source_file(), "/a").value(), first.value());
-  const auto other = w.add_file(sample::source_file(), "/b");
+  CHECK_EQ(w.add_file(sample::source_file(), "/a", true).value(), first.value());
+  const auto other = w.add_file(sample::source_file(), "/b", true);
   REQUIRE(other);
   CHECK(other.value() != first.value());
   CHECK_EQ(w.bytes_written(), bytes);
-  CHECK_FALSE(w.add_file("/nonexistent", "/c"));
-  CHECK_FALSE(w.add_file("/dev/null", "/c"));
+  CHECK_FALSE(w.add_file("/nonexistent", "/c", true));
+  CHECK_FALSE(w.add_file("/dev/null", "/c", true));
   CHECK(w.flush());
 }
 

@@ -285,8 +285,8 @@ TEST_CASE("volumes: what is added later is shown with the rest") {
 TEST_CASE("volumes: copies of files go with the last volume that names them") {
   MemoryStorage storage;
   Recording recording(storage);
-  const auto first = recording.writer->add_file("/proc/self/exe", "/bin/first");
-  const auto pinned = recording.writer->add_file("/proc/self/status", "/bin/pinned", true);
+  const auto first = recording.writer->add_file("/proc/self/exe", "/bin/first", true);
+  const auto pinned = recording.writer->add_file("/proc/self/status", "/bin/pinned", false);
   REQUIRE(first);
   if (pinned) recording.writer->pin_file(*pinned);
   const std::string copy = "/t/files";
@@ -301,7 +301,7 @@ TEST_CASE("volumes: copies of files go with the last volume that names them") {
   REQUIRE(recording.writer->remove_volume(2));
   CHECK_FALSE(recording.writer->has_file(*first));
   if (pinned) CHECK(recording.writer->has_file(*pinned));
-  const auto again = recording.writer->add_file("/proc/self/exe", "/bin/first");
+  const auto again = recording.writer->add_file("/proc/self/exe", "/bin/first", true);
   REQUIRE(again);
   CHECK_NE(*again, *first);
   REQUIRE(recording.writer->finish(sample::recording_end()));

@@ -330,6 +330,21 @@ TEST_CASE("a state that is cut short is refused") {
   }
 }
 
+TEST_CASE("a process has memory of its own or that of another") {
+  UnitState state;
+  ProcessState& process = state.processes.emplace_back();
+  process.memory_of = 7;
+  const auto accepted = [&] {
+    const Bytes data = encoded_before(state);
+    Decoder in(data);
+    UnitState read;
+    return decode(in, read);
+  };
+  CHECK(accepted());
+  process.mappings.emplace_back();
+  CHECK_FALSE(accepted());
+}
+
 TEST_CASE("random and damaged bytes are a state or refused") {
   std::mt19937_64 random(3);
   for (int round = 0; round < 3000; ++round) {

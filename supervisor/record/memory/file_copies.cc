@@ -12,17 +12,23 @@
 
 namespace redrive {
 
-bool FileCopies::is_usable(std::map<FileVersion, uint64_t>::const_iterator known) const {
-  return known != file_ids_.end() && writer_.has_file(known->second);
+// The copy of this version, which is made unless the trace has it.
+Result<FileCopies::KnownFile> FileCopies::copy_of(const FileVersion& version, const std::string& open_path,
+                                                  const std::string& name) {
+  const auto known = file_ids_.find(version);
+  if (known != file_ids_.end() && writer_.has_file(known->second)) return KnownFile{known->second, version, name, true};
+  const MappedObject* const object = objects_.find(version.device, version.inode);
+  const bool identified = is_settled(version) && !(object && object->writable_mapping);
+  ASSIGN_OR_RETURN(const uint64_t id, writer_.add_file(open_path, name, identified));
+  if (identified) file_ids_[version] = id;
+  return KnownFile{id, version, name, identified};
 }
 
 Result<uint64_t> FileCopies::file_of(MappedFiles& files, const Mapping& mapping) {
   const MappedFile* file = files.of(mapping);
   if (!file) return Error{"cannot open the mapped file " + mapping.name};
-  if (const auto known = file_ids_.find(file->version); is_usable(known)) return known->second;
-  auto id = writer_.add_file(file->path, mapping.name);
-  if (id) file_ids_[file->version] = *id;
-  return id;
+  ASSIGN_OR_RETURN(const KnownFile copy, copy_of(file->version, file->path, mapping.name));
+  return copy.id;
 }
 
 std::optional<FileCopies::KnownFile> FileCopies::look_at_file(Thread& thread) {
@@ -37,16 +43,10 @@ std::optional<FileCopies::KnownFile> FileCopies::look_at_file(Thread& thread) {
   char name[PATH_MAX] = {};
   if (readlink(path.c_str(), name, sizeof name - 1) < 0) name[0] = 0;
   const FileVersion version = version_of(info);
-  const auto known = file_ids_.find(version);
-  if (is_usable(known)) return KnownFile{known->second, version, name};
-  const auto id = writer_.add_file(path, name);
-  if (!id) {
-    findings_.add_unsure(*process.unit, "a mapped file could not be copied: " + id.error().message);
-    return KnownFile{0, version, name};
-  }
-  const MappedObject* const object = objects_.find(version.device, version.inode);
-  if (!object || !object->writable_mapping) file_ids_[version] = *id;
-  return KnownFile{*id, version, name};
+  auto copy = copy_of(version, path, name);
+  if (copy) return std::move(*copy);
+  findings_.add_unsure(*process.unit, "a mapped file could not be copied: " + copy.error().message);
+  return KnownFile{0, version, name};
 }
 
 void FileCopies::forget(uint64_t device, uint64_t inode) {

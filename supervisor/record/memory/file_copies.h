@@ -15,6 +15,7 @@ class FileCopies {
     uint64_t id = 0;  // in the trace
     FileVersion version;
     std::string name;
+    bool identified = false;  // the version identifies the copy's content
   };
 
   FileCopies(TraceWriter& writer, MappedObjects& objects, Findings& findings)
@@ -38,12 +39,12 @@ class FileCopies {
   const KnownFile* served(uint32_t place) const;
 
  private:
-  bool is_usable(std::map<FileVersion, uint64_t>::const_iterator known) const;
+  Result<KnownFile> copy_of(const FileVersion& version, const std::string& open_path, const std::string& name);
 
   TraceWriter& writer_;
   MappedObjects& objects_;
   Findings& findings_;
-  std::map<FileVersion, uint64_t> file_ids_;    // of mapped files
+  std::map<FileVersion, uint64_t> file_ids_;    // of mapped files whose versions identify their contents
   std::map<uint32_t, KnownFile> served_files_;  // whose mappings are served, by their place in the arena
 };
 

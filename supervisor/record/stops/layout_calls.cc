@@ -173,9 +173,8 @@ void LayoutCalls::replace_traps(Thread& thread, int64_t result, const FileCopies
 
 void LayoutCalls::serve_from_now_on(const std::array<uint64_t, 6>& args, const FileCopies::KnownFile& file,
                                     const MappedFile& mapped) {
-  if (!arena_ || !file.id) return;
+  if (!arena_ || !file.id || !file.identified) return;
   MappedObject* const object = is_library(args) ? nullptr : objects_.find(file.version.device, file.version.inode);
-  if (object && object->writable_mapping) return;
   if (object) object->unseen_views = true;
   const bool code = (args[2] & PROT_EXEC) || is_library(args);
   const auto its_code = code ? patching_.mapped_code(mapped, file.name) : gate::MappedCode::unknown;

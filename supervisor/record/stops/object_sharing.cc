@@ -202,7 +202,7 @@ void ObjectSharing::note_contents(Thread& thread, const MappedObject& object, co
     for (const FileRange& piece : data) bytes += piece.end - piece.start;
     if (bytes > kMostInEvent && object.has_file) {
       const std::string path = own_descriptor_path(file.get());
-      if (const auto copy = writer_.add_file(path, object.name, true)) {
+      if (const auto copy = writer_.add_file(path, object.name, false)) {
         event.changes.push_back({Kind::file, object.id, part.start, part.end - part.start, *copy, {}});
         continue;
       }
