@@ -11,7 +11,8 @@
 namespace redrive {
 
 // Bytes of the recorded program, or a name from a trace, as text that cannot disturb a terminal: control characters
-// become \n, \t, \x1b, \u009b, and so do those that change the direction of text (\u202e) and bytes that are no UTF-8.
+// become \n, \t, \x1b, \u009b, and so do those that only change how others are shown (\u202e) and bytes that are no
+// UTF-8.
 std::string printable(std::string_view text);
 std::string printable_lines(std::string_view text);  // the same, but newlines stay
 std::string shell_quoted(const std::string& word);   // as one word for a shell

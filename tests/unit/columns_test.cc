@@ -15,6 +15,7 @@ TEST_CASE("control characters are shown, not sent to the terminal") {
   CHECK(printable("\xe0\x82\x9b\xed\xa0\x80\xf4\x90\x80\x80") ==
         "\\xe0\\x82\\x9b\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80");  // too long, a surrogate, none
   CHECK(printable("\u202etxt\u2066\u200f") == "\\u202etxt\\u2066\\u200f");
+  CHECK(printable("\u061c\u2028\ufeff\U000e0041") == "\\u061c\\u2028\\ufeff\\U000e0041");
   CHECK(printable(printable("\x1b")) == printable("\x1b"));
   CHECK(printable_lines("a\x1b\nb\n\nc") == "a\\x1b\nb\n\nc");
   CHECK(printable_lines("") == "");
