@@ -95,6 +95,23 @@ std::string printable_lines(std::string_view text) {
   return out;
 }
 
+std::string printable_json(std::string_view json) {
+  std::string out;
+  while (!json.empty()) {
+    const auto character = first_character(json);
+    const size_t size = character ? character->size : 1;
+    if (!character || !is_unseen(character->code)) {
+      out += json.substr(0, size);
+    } else if (const auto code = static_cast<uint32_t>(character->code); code > 0xffff) {
+      out += fmt::format("\\u{:04x}\\u{:04x}", 0xd7c0 + (code >> 10), 0xdc00 + (code & 0x3ff));  // surrogates
+    } else {
+      out += fmt::format("\\u{:04x}", code);
+    }
+    json.remove_prefix(size);
+  }
+  return out;
+}
+
 std::string shell_quoted(const std::string& word) {
   const bool plain = !word.empty() && word.find_first_not_of(
                                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -15,6 +15,7 @@ namespace redrive {
 // UTF-8.
 std::string printable(std::string_view text);
 std::string printable_lines(std::string_view text);  // the same, but newlines stay
+std::string printable_json(std::string_view json);   // JSON with the same value, in which no such character stands
 std::string shell_quoted(const std::string& word);   // as one word for a shell
 std::string join_words(const std::vector<std::string>& words);
 std::string counted(uint64_t count, const char* singular);  // "1 unit", "2 units"
