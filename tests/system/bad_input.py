@@ -628,6 +628,17 @@ def control_characters(ctx):
         ctx.expect("\x1b" not in shown and "\x07" not in shown, outcome, "shows control characters")
 
 
+@test("bad_input/names_of_lines")
+def names_of_lines(ctx):
+    """A name from a trace does not make a line of its own in an error message."""
+    name = "x\nredrive: this trace is clean"
+    program = ctx.work / name
+    shutil.copy(shutil.which("true"), program)
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", f"./{name}", cwd=ctx.work), 0)
+    outcome = ctx.expect_status(ctx.redrive("dump", ctx.trace, "nosuch"), 1)
+    ctx.expect(outcome.stderr.count("\n") == 1 and r"x\nredrive" in outcome.stderr, outcome, "is not one line")
+
+
 @test("bad_input/no_home")
 def no_home(ctx):
     """Without HOME, traces are kept where services keep their data, or nowhere: never below the root directory."""
