@@ -7,6 +7,20 @@
 #include "base/assert.h"
 
 namespace redrive {
+namespace {
+
+// A block of a hole.
+const Bytes& zeros() {
+  static const Bytes kZeros(kSumBlock);
+  return kZeros;
+}
+
+uint64_t sum_of_zeros() {
+  static const uint64_t kSum = hash64(zeros());
+  return kSum;
+}
+
+}  // namespace
 
 BlockSummer::BlockSummer() : whole_(XXH3_createState(), XXH3_freeState) {
   ASSERT(whole_ != nullptr);
@@ -19,6 +33,13 @@ void BlockSummer::add(std::span<const uint8_t> block) {
   sums_.blocks.push_back(hash64(block));
   sums_.size += block.size();
   XXH3_128bits_update(whole_.get(), block.data(), block.size());
+}
+
+void BlockSummer::add_zeros(uint64_t blocks) {
+  ASSERT(sums_.size % kSumBlock == 0);
+  sums_.blocks.insert(sums_.blocks.end(), blocks, sum_of_zeros());
+  sums_.size += blocks * kSumBlock;
+  for (uint64_t i = 0; i < blocks; ++i) XXH3_128bits_update(whole_.get(), zeros().data(), kSumBlock);
 }
 
 std::string BlockSummer::content_name() const { return hex(XXH3_128bits_digest(whole_.get())); }
@@ -70,10 +91,17 @@ Result<std::unique_ptr<File>> open_plain(Storage& storage, const std::string& pa
 Result<void> verify_sums(Storage& storage, const std::string& path, const BlockSums& sums) {
   ASSIGN_OR_RETURN(const auto file, open_plain(storage, path, sums.size));
   Bytes block(kSumBlock);
+  uint64_t data = 0;  // there is none up to here, from the block on
+  const auto sum_of = [&](uint64_t offset) -> Result<uint64_t> {
+    if (data <= offset) data = file->next_data(offset);
+    if (data >= offset + kSumBlock) return sum_of_zeros();
+    ASSIGN_OR_RETURN(const size_t n, file->read(offset, block));
+    return hash64(std::span(block).first(n));
+  };
   for (size_t i = 0; i < sums.blocks.size(); i++) {
     const uint64_t offset = i * kSumBlock;
-    ASSIGN_OR_RETURN(const size_t n, file->read(offset, block));
-    if (hash64(std::span(block).first(n)) != sums.blocks[i]) {
+    ASSIGN_OR_RETURN(const uint64_t sum, sum_of(offset));
+    if (sum != sums.blocks[i]) {
       return damage(path, offset, "block of 64 KiB does not match its checksum");
     }
   }

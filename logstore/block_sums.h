@@ -26,6 +26,7 @@ class BlockSummer {
  public:
   BlockSummer();
   void add(std::span<const uint8_t> block);
+  void add_zeros(uint64_t blocks);  // as many pieces of kSumBlock zeros
   const BlockSums& sums() const { return sums_; }
   std::string content_name() const;  // XXH3-128 of all contents, in hex
 

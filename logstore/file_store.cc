@@ -10,10 +10,10 @@ namespace redrive {
 namespace {
 
 // Fills the block unless the file ends. Returns the number of bytes read, or -1.
-ssize_t read_block(int fd, Bytes& block) {
+ssize_t read_block(int fd, uint64_t offset, Bytes& block) {
   size_t done = 0;
   while (done < block.size()) {
-    const ssize_t n = ::read(fd, block.data() + done, block.size() - done);
+    const ssize_t n = ::pread(fd, block.data() + done, block.size() - done, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return -1;
     if (n == 0) break;
@@ -29,15 +29,23 @@ bool is_content_name(const std::string& name) {
 }
 
 // The bytes are in the processor's cache when they are hashed, and are written from there. copy_file_range(2) would
-// require a second reading for the hash, and could not guarantee that both readings saw the same bytes.
+// require a second reading for the hash, and could not guarantee that both readings saw the same bytes. The blocks of a
+// hole are neither read nor written.
 Result<FileStoreWriter::Copied> FileStoreWriter::copy(int source, const std::string& open_path, const std::string& to,
                                                       bool& storage_failed) {
   storage_failed = true;
   ASSIGN_OR_RETURN(const auto file, storage_.create(to));
   Bytes block(kSumBlock);
   BlockSummer summer;
+  uint64_t written = 0;
   while (true) {
-    const ssize_t n = read_block(source, block);
+    const uint64_t at = summer.sums().size;
+    if (const uint64_t blocks = (next_data(source, at) - at) / kSumBlock; blocks > 0) {
+      summer.add_zeros(blocks);
+      TRY(file->truncate(summer.sums().size));
+      continue;
+    }
+    const ssize_t n = read_block(source, at, block);
     if (n < 0) {
       storage_failed = false;
       return errno_error("cannot read " + open_path);
@@ -46,11 +54,12 @@ Result<FileStoreWriter::Copied> FileStoreWriter::copy(int source, const std::str
       const auto data = std::span(block).first(static_cast<size_t>(n));
       summer.add(data);
       TRY(file->append(data));
+      written += data.size();
     }
     if (static_cast<size_t>(n) < block.size()) break;
   }
   storage_failed = false;
-  return Copied{summer.content_name(), summer.sums()};
+  return Copied{summer.content_name(), summer.sums(), written};
 }
 
 Result<std::string> FileStoreWriter::store(int source, const std::string& open_path, uint64_t& size, uint64_t& written,
@@ -73,7 +82,7 @@ Result<std::string> FileStoreWriter::store(int source, const std::string& open_p
   storage_failed = false;
   contents_.insert(copied->name);
   unsynced_.insert(unsynced_.end(), {path, sums_path(path), directory_});
-  written += size + kPreambleSize + kRecordHeaderSize + copied->sums.blocks.size() * sizeof(uint64_t);
+  written += copied->written + kPreambleSize + kRecordHeaderSize + copied->sums.blocks.size() * sizeof(uint64_t);
   return copied->name;
 }
 

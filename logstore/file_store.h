@@ -34,6 +34,7 @@ class FileStoreWriter {
   struct Copied {
     std::string name;
     BlockSums sums;
+    uint64_t written = 0;  // bytes: less than the size if there are holes
   };
   Result<Copied> copy(int source, const std::string& open_path, const std::string& to, bool& storage_failed);
   Result<std::string> store(int source, const std::string& open_path, uint64_t& size, uint64_t& written,

@@ -157,6 +157,7 @@ class DiskReader : public File {
   Result<void> append(std::span<const uint8_t>) override { return Error{path_ + ": open for reading only"}; }
   Result<void> truncate(uint64_t) override { return Error{path_ + ": open for reading only"}; }
   uint64_t size() const override { return static_cast<uint64_t>(info_.st_size); }
+  uint64_t next_data(uint64_t offset) const override { return fd_ ? redrive::next_data(fd_.get(), offset) : offset; }
 
  private:
   static constexpr int kMostHeld = 256;
@@ -301,12 +302,24 @@ Error already_exists(const std::string& path) {
   return Error{path + " already exists: choose another directory, or remove it"};
 }
 
+uint64_t next_data(int fd, uint64_t offset) {
+  const off_t data = ::lseek(fd, static_cast<off_t>(offset), SEEK_DATA);
+  if (data >= 0) return static_cast<uint64_t>(data);
+  if (errno != ENXIO) return offset;  // the file system cannot tell
+  const off_t end = ::lseek(fd, 0, SEEK_END);
+  return end < 0 ? offset : std::max(offset, static_cast<uint64_t>(end));
+}
+
 Result<void> copy_file(Storage& storage, const std::string& from, const std::string& to) {
   constexpr size_t kBlock = 1 << 20;
   ASSIGN_OR_RETURN(const auto source, storage.open(from));
   ASSIGN_OR_RETURN(const auto copy, storage.create(to));
   Bytes block(kBlock);
   for (uint64_t at = 0;;) {
+    if (const uint64_t data = source->next_data(at); data > at) {
+      TRY(copy->truncate(data));
+      at = data;
+    }
     ASSIGN_OR_RETURN(const size_t n, source->read(at, block));
     if (n == 0) return {};
     TRY(copy->append(std::span(block).first(n)));

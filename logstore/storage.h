@@ -24,8 +24,10 @@ class File {
   virtual Result<void> append(std::span<const uint8_t> data) = 0;
   // Returns how many bytes were read, which is fewer than asked for only at the end of the file. Thread-safe.
   virtual Result<size_t> read(uint64_t offset, std::span<uint8_t> to) const = 0;
-  virtual Result<void> truncate(uint64_t size) = 0;
+  virtual Result<void> truncate(uint64_t size) = 0;  // a larger size adds zeros, as a hole where there can be one
   virtual uint64_t size() const = 0;
+  // The first byte that may not be in a hole, at `offset` or after it. Thread-safe.
+  virtual uint64_t next_data(uint64_t offset) const { return offset; }
 };
 
 class Storage {
@@ -56,7 +58,10 @@ Storage& disk();
 
 Error already_exists(const std::string& path);
 
-// Copies the contents of a file.
+// As of a File: of what is open here.
+uint64_t next_data(int fd, uint64_t offset);
+
+// Copies the contents of a file; holes stay holes.
 Result<void> copy_file(Storage& storage, const std::string& from, const std::string& to);
 
 // Removes a directory with everything in it.

@@ -66,7 +66,7 @@ bool colour_wanted() {
 }
 
 std::string json_line(const nlohmann::ordered_json& value) {
-  return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return printable_json(value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 void print_json(const nlohmann::ordered_json& value) { fmt::print("{}\n", json_line(value)); }

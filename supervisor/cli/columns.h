@@ -26,7 +26,8 @@ class Columns {
 // Whether standard output is a terminal and NO_COLOR is not set (no-color.org).
 bool colour_wanted();
 
-// Prints one line. Bytes that are not UTF-8 (names, arguments) become U+FFFD, because JSON cannot hold them.
+// Prints one line. Bytes that are not UTF-8 (names, arguments) become U+FFFD, because JSON cannot hold them. Characters
+// that can disturb a terminal are written as \u escapes.
 void print_json(const nlohmann::ordered_json& value);
 std::string json_line(const nlohmann::ordered_json& value);
 

@@ -397,7 +397,7 @@ void print_table(const Subject& subject, const std::vector<Row>& rows) {
                format_size(logged.message_bytes));
   }
   if (!subject.recorded.is_null()) {
-    fmt::print("recorded with {}: {} logged ({})\n", subject.recorded["policy"].get<std::string>(),
+    fmt::print("recorded with {}: {} logged ({})\n", printable(subject.recorded["policy"].get<std::string>()),
                subject.recorded["logged_messages"].get<uint64_t>(),
                format_size(subject.recorded["logged_bytes"].get<uint64_t>()));
   }

@@ -15,6 +15,7 @@
 
 #include "base/limits.h"
 #include "base/procfs.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "checkpoint/criu.h"
 #include "checkpoint/stub.h"
@@ -148,8 +149,8 @@ Result<void> check_host(bool json) {
   for (const auto& check : checks) {
     can_record &= check.ok || !check.required;
     list.push_back({{"name", check.name}, {"ok", check.ok}, {"required", check.required}, {"detail", check.detail}});
-    if (!json)
-      fmt::print("{:<40} {:<4} {}\n", check.name, check.ok ? "ok" : check.required ? "NO" : "no", check.detail);
+    const char* const answer = check.ok ? "ok" : check.required ? "NO" : "no";
+    if (!json) fmt::print("{:<40} {:<4} {}\n", check.name, answer, printable(check.detail));
   }
   if (json) print_json({{"can_record", can_record}, {"checks", list}});
   if (!can_record) return Error{"this host cannot record: see the lines marked NO"};

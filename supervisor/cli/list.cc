@@ -144,7 +144,7 @@ Result<int> list_traces_command(const ListOptions& options) {
     return 0;
   }
   if (all.empty()) {
-    fmt::print("no {}traces in {}\n", options.trace || options.filters() ? "matching " : "", home);
+    fmt::print("no {}traces in {}\n", options.trace || options.filters() ? "matching " : "", printable(home));
     return 0;
   }
   Columns columns({"NAME", "STARTED", ">DURATION", ">STATUS", ">SIZE", ">BOUND", "STATE", "HOST", "COMMAND"});

@@ -16,7 +16,7 @@ namespace redrive {
 namespace {
 
 int report(const Error& error) {
-  std::fprintf(stderr, "redrive: %s\n", printable_lines(error.message).c_str());  // if that fails, it throws nothing
+  std::fprintf(stderr, "redrive: %s\n", printable(error.message).c_str());  // if that fails, it throws nothing
   return static_cast<int>(error.status);
 }
 

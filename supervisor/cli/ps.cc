@@ -31,13 +31,18 @@ std::vector<std::string> cells(const SessionName& session, const Result<SessionS
 
 Result<int> list(const PsOptions& options) {
   ASSIGN_OR_RETURN(const std::vector<SessionName> sessions, list_sessions());
+  const std::vector<Result<SessionStatus>> statuses = statuses_of(sessions);
+  const auto answers = [](const Result<SessionStatus>& status) { return static_cast<bool>(status); };
+  const bool all_answer = std::all_of(statuses.begin(), statuses.end(), answers);
+  // Those that do not answer may have ended since they were listed.
+  ASSIGN_OR_RETURN(const std::vector<SessionName> left, all_answer ? sessions : list_sessions());
   Json rows = Json::array();
   Columns columns({"NAME", "STATE", ">AGE", ">PROCESSES", ">EVENTS", ">BOUND", "COMMAND"});
   size_t shown = 0;
-  for (const SessionName& session : sessions) {
-    const auto status = SessionClient(session).status();
-    // It has ended since it was listed.
-    if (!status && status.error().status == Status::failed && !is_listed(session)) continue;
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    const SessionName& session = sessions[i];
+    const Result<SessionStatus>& status = statuses[i];
+    if (!status && std::find(left.begin(), left.end(), session) == left.end()) continue;
     ++shown;
     if (options.json) {
       rows.push_back(status ? to_json(*status)

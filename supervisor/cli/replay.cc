@@ -222,7 +222,8 @@ void print_table(const Trace& trace, const Rdg& graph, const std::vector<Interva
                                    ? "ok, not verified: " + report.unverified
                                    : "ok, every event equal; there is no state to compare with";
     fmt::print("{:<24} {:>8} {:>10} {:>9.3f}  {}{}\n", printable(trace.unit_name(unit)), interval,
-               report.replay_set_size, report.seconds, is_late(trace, options, report) ? "LATE; " : "", result);
+               report.replay_set_size, report.seconds, is_late(trace, options, report) ? "LATE; " : "",
+               printable(result));
   }
 }
 

@@ -1,15 +1,16 @@
 // redrived: knows all sessions of the machine, and passes calls on the system bus on to the sessions that they are for.
 //
-// It keeps nothing of its own: the run-time directory says which sessions there are (session/run_directory.h), and a
-// connection to each of them tells when it ends. So it can end at any moment and be started again.
+// It keeps nothing of its own: the run-time directory says which sessions there are (session/run_directory.h), and each
+// call gets a connection of its own. So it can end at any moment and be started again. What it holds is bounded: the
+// calls that have no answer yet, and what each of them may be answered (session/session_connection.h).
 #pragma once
 
-#include <map>
+#include <list>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
-#include "supervisor/session/run_directory.h"
 #include "supervisor/session/session.h"
 
 namespace redrive {
@@ -26,20 +27,15 @@ class Supervisor {
   Result<int> run();
 
  private:
-  struct Session;
-  struct Directory;
+  struct Call;
   Supervisor();
 
   Result<void> prepare();
   Result<void> offer();
-  void look_for_sessions();
-  void look_into(uid_t user);
-  void add(uid_t user, const UserDirectory& directory, const std::string& name);
-  void forget(const sd_bus* connection);
   int list(sd_bus_message* call);
   int make_directory(sd_bus_message* call);
-  Session* find(const char* path);
-  std::vector<std::string> paths_for(uid_t caller) const;
+  int forward(sd_bus_message* call);
+  void end(const Call& call);
 
   static Supervisor& of(void* self) { return *static_cast<Supervisor*>(self); }
 
@@ -47,9 +43,7 @@ class Supervisor {
   std::vector<sd_bus_vtable> interface_, session_interface_;
   EventLoop loop_;
   Bus bus_;
-  EventSource watched_;  // the run-time directory
-  std::map<uid_t, std::unique_ptr<Directory>> directories_;
-  std::map<std::pair<uid_t, std::string>, std::unique_ptr<Session>> sessions_;
+  std::list<Call> calls_;  // that have no answer yet
 };
 
 // For the journal: a line with its priority, as in sd-daemon(3).

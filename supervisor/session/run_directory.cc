@@ -22,6 +22,7 @@ namespace {
 constexpr size_t kLongestName = 255;
 constexpr char kNew[] = ".new";  // no session's name begins with a full stop
 constexpr int kWaiting = 128;    // connections
+constexpr size_t kMostNames = 8 * UserDirectory::kMostSessions;
 
 // A path of any length for sockets, by way of an open descriptor.
 sockaddr_un address_of(int descriptor, const std::string& below = "") {
@@ -148,17 +149,39 @@ int UserDirectory::try_to_connect(const std::string& name, Fd& connection) const
   return 0;
 }
 
+bool UserDirectory::has(const std::string& name) const {
+  struct stat info {};
+  return check_session_name(name) && fstatat(directory_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISSOCK(info.st_mode);
+}
+
 std::vector<std::string> UserDirectory::names() const {
   std::vector<std::string> found;
   std::error_code failure;
   const std::string path = fmt::format("/proc/self/fd/{}", directory_.get());
-  for (std::filesystem::directory_iterator it(path, failure), end; !failure && it != end; it.increment(failure)) {
+  for (std::filesystem::directory_iterator it(path, failure), end; !failure && it != end && found.size() < kMostNames;
+       it.increment(failure)) {
     std::string name = it->path().filename().string();
     if (check_session_name(name) && it->symlink_status(failure).type() == std::filesystem::file_type::socket) {
       found.push_back(std::move(name));
     }
   }
   std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::vector<std::string> UserDirectory::sessions() const {
+  std::vector<std::string> found;
+  for (auto& name : names()) {
+    if (found.size() == kMostSessions) break;
+    Fd connection;
+    const int failed = try_to_connect(name, connection);
+    if (failed == 0 || failed == EAGAIN) {
+      found.push_back(std::move(name));
+    } else {
+      forget(name);
+    }
+  }
   return found;
 }
 

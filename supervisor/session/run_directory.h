@@ -36,11 +36,16 @@ class UserDirectory {
   void forget(const std::string& name) const;
   // Connects to the session, which belongs to the user. Fails if there is none.
   Result<Fd> connect(const std::string& name) const;
+  // Whether a session may have this name: it may have ended.
+  bool has(const std::string& name) const;
   // Of all sessions, sorted. Some of them may have ended.
   std::vector<std::string> names() const;
+  // The names of sessions that have not ended, sorted: kMostSessions at most, because users may put there what they
+  // like. Forgets the others.
+  std::vector<std::string> sessions() const;
+  static constexpr size_t kMostSessions = 512;
 
   const std::string& path() const { return path_; }
-  int descriptor() const { return directory_.get(); }
 
  private:
   UserDirectory(uid_t user, std::string path, Fd directory)

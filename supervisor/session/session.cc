@@ -1,6 +1,10 @@
 #include "supervisor/session/session.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
+
+#include "base/text.h"
 
 namespace redrive {
 namespace {
@@ -127,7 +131,32 @@ int read_value(sd_bus_message* message, const std::string& key, SessionStatus& s
   return systemd().bus_message_skip(message, "v");
 }
 
+std::string sessions_of(uid_t user) { return fmt::format("{}/{}", kSessionsPath, user); }
+
 }  // namespace
+
+std::string object_path_of(const SessionName& session) {
+  char* path = nullptr;
+  systemd().bus_path_encode(sessions_of(session.user).c_str(), session.name.c_str(), &path);
+  const std::string out = path ? path : "";
+  std::free(path);
+  return out;
+}
+
+std::optional<SessionName> session_at(const std::string& path) {
+  const std::string prefix = std::string(kSessionsPath) + "/";
+  if (!path.starts_with(prefix)) return {};
+  const size_t slash = path.find('/', prefix.size());
+  if (slash == std::string::npos) return {};
+  const auto user = parse_number(path.substr(prefix.size(), slash - prefix.size()));
+  if (!user || *user > UINT32_MAX) return {};
+  SessionName session{static_cast<uid_t>(*user), {}};
+  char* name = nullptr;
+  if (systemd().bus_path_decode(path.c_str(), sessions_of(session.user).c_str(), &name) <= 0) return {};
+  session.name = name;
+  std::free(name);
+  return session;
+}
 
 Result<void> append(sd_bus_message* message, const SessionStatus& status) {
   Entries entries(message);

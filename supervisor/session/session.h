@@ -1,10 +1,11 @@
-// What can be asked of a session, whoever answers: its recorder, or redrived for it. It is the D-Bus interface
-// org.redrive.Session1; the values below are what its methods return, and how they are put into messages.
+// What can be asked of a session, and by which name, whoever answers: its recorder, or redrived for it. It is the D-Bus
+// interface org.redrive.Session1; the values below are what its methods return, and how they are put into messages.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,16 @@ inline constexpr char kSessionsPath[] = "/org/redrive/Supervisor1/session";
 // The errors of both. An error's message is the line for the user.
 inline constexpr char kFailedError[] = "org.redrive.Error.Failed";
 inline constexpr char kNoSessionError[] = "org.redrive.Error.NoSuchSession";
+
+struct SessionName {
+  uid_t user = 0;
+  std::string name;
+
+  bool operator==(const SessionName&) const = default;
+};
+// Where redrived has the session, which may or may not exist.
+std::string object_path_of(const SessionName& session);
+std::optional<SessionName> session_at(const std::string& path);
 
 struct SessionStatus {
   std::string name;

@@ -1,41 +1,28 @@
 #include "supervisor/session/session_client.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <list>
 #include <optional>
 #include <string_view>
 
 #include "base/text.h"
+#include "supervisor/session/session_connection.h"
 
 namespace redrive {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kTimeout_us = 5'000'000;  // for what a recorder can do at once
-constexpr uint64_t kNoTimeout = UINT64_MAX;
+constexpr char kGetStatus[] = "GetStatus";
 
-class BusError {
- public:
-  BusError() = default;
-  ~BusError() { systemd().bus_error_free(&error_); }
-  BusError(const BusError&) = delete;
-  BusError& operator=(const BusError&) = delete;
+constexpr std::chrono::seconds kTimeout{5};  // for what a recorder can do at once
 
-  sd_bus_error* get() { return &error_; }
-  std::string_view name() const { return error_.name ? error_.name : ""; }
-  // Whether redrive has answered it, and not something on the way to it.
-  bool is_answer() const { return name().starts_with("org.redrive.Error."); }
-  std::string message() const { return error_.message ? error_.message : std::string(name()); }
-
- private:
-  sd_bus_error error_ = SD_BUS_ERROR_NULL;
-};
+using Deadline = std::optional<Clock::time_point>;  // none: never
+Deadline soon() { return Clock::now() + kTimeout; }
 
 // What a call came to.
 struct Called {
@@ -45,54 +32,113 @@ struct Called {
   bool too_late = false;         // ... in time
 };
 
-// Whoever accepts a connection may say nothing on it. The library would wait 90 s for that.
-bool becomes_ready(sd_bus* bus, Clock::time_point until) {
-  const Systemd& sd = systemd();
-  for (;;) {
-    const int ready = sd.bus_is_ready(bus);
-    if (ready != 0) return ready > 0;
-    const int done = sd.bus_process(bus, nullptr);
-    const auto left = std::chrono::duration_cast<std::chrono::microseconds>(until - Clock::now());
-    if (done < 0 || left.count() <= 0) return false;
-    if (done == 0 && sd.bus_wait(bus, static_cast<uint64_t>(left.count())) < 0) return false;
+// A call that is under way, which the answer finds by its address.
+struct Asked {
+  Called called;
+  bool ended = false;
+
+  Asked() = default;
+  Asked(const Asked&) = delete;
+  Asked& operator=(const Asked&) = delete;
+};
+
+// Who answers, and as what.
+struct Object {
+  const char* destination;
+  std::string path;
+  const char* interface;
+};
+
+using Write = std::function<int(sd_bus_message*)>;
+int write_nothing(sd_bus_message*) { return 0; }
+
+Result<EventLoop> make_loop() {
+  sd_event* loop = nullptr;
+  TRY(check_systemd(systemd().event_new(&loop), "cannot make an event loop"));
+  return EventLoop(loop);
+}
+
+template <typename Done>
+void run_until(sd_event* loop, const Deadline& deadline, const Done& done) {
+  while (!done()) {
+    uint64_t left_us = UINT64_MAX;
+    if (deadline) {
+      const auto left = std::chrono::duration_cast<std::chrono::microseconds>(*deadline - Clock::now());
+      if (left.count() <= 0) return;
+      left_us = static_cast<uint64_t>(left.count());
+    }
+    if (systemd().event_run(loop, left_us) < 0) return;
   }
 }
 
-Called call_on(sd_bus* bus, const char* destination, const std::string& path, const char* interface, const char* member,
-               const std::function<int(sd_bus_message*)>& write, uint64_t timeout_us) {
-  const Systemd& sd = systemd();
-  const auto failed = [](int result) { return Called{nullptr, {}, errno_error("no answer", -result)}; };
-  const auto until = Clock::now() + std::chrono::microseconds(kTimeout_us);
-  if (!becomes_ready(bus, until)) return {nullptr, {}, Error{"it cannot be connected to"}, Clock::now() >= until};
-  sd_bus_message* made = nullptr;
-  const int begun = sd.bus_message_new_method_call(bus, &made, destination, path.c_str(), interface, member);
-  if (begun < 0) return failed(begun);
-  const BusMessage call(made);
-  if (const int written = write(made); written < 0) return failed(written);
-  BusError error;
-  sd_bus_message* answer = nullptr;
-  const int result = sd.bus_call(bus, made, timeout_us, error.get(), &answer);
-  if (result >= 0) return {BusMessage(answer), {}, {}};
-  if (error.is_answer()) return {nullptr, Error{error.message()}, {}};
-  return {nullptr,
-          {},
-          Error{error.message().empty() ? std::strerror(-result) : error.message()},
-          timeout_us != kNoTimeout && Clock::now() >= until};
+int note_answer(sd_bus_message* answer, void* self, sd_bus_error*) {
+  Asked& asked = *static_cast<Asked*>(self);
+  asked.ended = true;
+  const sd_bus_error* const error = systemd().bus_message_get_error(answer);
+  if (!error) {
+    asked.called.answer.reset(systemd().bus_message_ref(answer));
+    return 0;
+  }
+  // Whether redrive has answered it, and not something on the way to it.
+  const bool refused = std::string_view(error->name).starts_with("org.redrive.Error.");
+  (refused ? asked.called.refused : asked.called.failed) = Error{error->message ? error->message : error->name};
+  return 0;
 }
 
-int write_nothing(sd_bus_message*) { return 0; }
+void ask(sd_bus* bus, const Object& object, const char* member, const Write& write, Asked& asked) {
+  const Systemd& sd = systemd();
+  const auto make = [&] {
+    sd_bus_message* made = nullptr;
+    int result =
+        sd.bus_message_new_method_call(bus, &made, object.destination, object.path.c_str(), object.interface, member);
+    if (result < 0) return result;
+    const BusMessage call(made);
+    if ((result = write(made)) < 0) return result;
+    return sd.bus_call_async(bus, nullptr, made, note_answer, &asked, UINT64_MAX);
+  };
+  if (const int result = make(); result < 0) {
+    asked.called.failed = errno_error("no answer", -result);
+    asked.ended = true;
+  }
+}
+
+void give_up(Asked& asked) {
+  if (asked.ended) return;
+  asked.called.failed = Error{"it takes too long"};
+  asked.called.too_late = true;
+}
+
+// Whoever accepts a connection may say nothing on it, so connecting has a deadline even if the call has none.
+Called call_on(sd_event* loop, sd_bus* bus, const Object& object, const char* member, const Write& write,
+               bool has_deadline) {
+  const Systemd& sd = systemd();
+  const Deadline deadline = soon();
+  run_until(loop, deadline, [&] { return sd.bus_is_ready(bus) > 0 || sd.bus_is_open(bus) <= 0; });
+  if (sd.bus_is_ready(bus) <= 0) {
+    return {nullptr, {}, Error{"it cannot be connected to"}, Clock::now() >= *deadline};
+  }
+  Asked asked;
+  ask(bus, object, member, write, asked);
+  run_until(loop, has_deadline ? soon() : Deadline(), [&] { return asked.ended; });
+  give_up(asked);
+  return std::move(asked.called);
+}
 
 // Null if there is no system bus.
-Bus open_system_bus() {
-  sd_bus* bus = nullptr;
-  return systemd().bus_open_system(&bus) < 0 ? Bus() : Bus(bus);
+Bus open_system_bus(sd_event* loop) {
+  sd_bus* made = nullptr;
+  if (systemd().bus_open_system(&made) < 0) return {};
+  Bus bus(made);
+  return systemd().bus_attach_event(made, loop, SD_EVENT_PRIORITY_NORMAL) < 0 ? Bus() : std::move(bus);
 }
 
 // Of redrived itself.
 Called call_supervisor(const char* member) {
-  const Bus bus = open_system_bus();
+  const auto loop = make_loop();
+  const Bus bus = loop ? open_system_bus(loop->get()) : Bus();
   if (!bus) return {nullptr, {}, Error{"there is no system bus"}};
-  return call_on(bus.get(), kSupervisorName, kSupervisorPath, kSupervisorInterface, member, write_nothing, kTimeout_us);
+  return call_on(loop->get(), bus.get(), {kSupervisorName, kSupervisorPath, kSupervisorInterface}, member,
+                 write_nothing, true);
 }
 
 Result<std::vector<SessionName>> read_list(sd_bus_message* answer) {
@@ -115,9 +161,7 @@ std::vector<SessionName> look_for_sessions() {
   for (const uid_t user : users) {
     const auto directory = UserDirectory::open(user);
     if (!directory) continue;
-    for (auto& name : directory->names()) {
-      if (directory->connect(name)) sessions.push_back({user, std::move(name)});
-    }
+    for (auto& name : directory->sessions()) sessions.push_back({user, std::move(name)});
   }
   return sessions;
 }
@@ -128,13 +172,17 @@ Result<uid_t> user_named(const std::string& text) {
   return Error{fmt::format("there is no user '{}'", text)};
 }
 
-std::string path_of(const SessionName& session) {
-  char* path = nullptr;
-  const std::string prefix = fmt::format("{}/{}", kSessionsPath, session.user);
-  systemd().bus_path_encode(prefix.c_str(), session.name.c_str(), &path);
-  const std::string out = path ? path : "";
-  std::free(path);
-  return out;
+const Object& object_of_recorder() {
+  static const Object kObject{nullptr, kSessionPath, kSessionInterface};
+  return kObject;
+}
+
+// To its own socket.
+Result<std::unique_ptr<SessionConnection>> connect_to(const SessionName& session, sd_event* loop) {
+  const Error none{fmt::format("there is no session '{}' (see redrive ps)", text_of(session))};
+  if (geteuid() != 0 && session.user != geteuid()) return none;
+  if (!UserDirectory::exists(session.user)) return none;
+  return SessionConnection::open(session, loop);
 }
 
 }  // namespace
@@ -147,8 +195,17 @@ std::string text_of(const SessionName& session) {
 
 namespace {
 
-Error no_answer(const SessionName& session, const Called& called) {
+Result<BusMessage> answer_of(const SessionName& session, Called called) {
+  if (called.refused) return *called.refused;
+  if (called.answer) return std::move(called.answer);
   return Error{fmt::format("session '{}' does not answer: {}", text_of(session), called.failed->message)};
+}
+
+template <typename T>
+Result<T> parsed(sd_bus_message* answer) {
+  T value;
+  TRY(parse(answer, value));
+  return value;
 }
 
 }  // namespace
@@ -194,46 +251,56 @@ Result<UserDirectory> own_directory() {
                   called.failed->message, run_directory(), user)};
 }
 
-Result<BusMessage> SessionClient::call(const char* member, const Write& write, uint64_t timeout_us) const {
-  TRY(load_systemd());
-  if (const Bus bus = open_system_bus()) {
-    Called called =
-        call_on(bus.get(), kSupervisorName, path_of(session_), kSessionInterface, member, write, timeout_us);
-    if (called.refused) return *called.refused;
-    if (called.answer) return std::move(called.answer);
-    if (called.too_late) return no_answer(session_, called);
+std::vector<Result<SessionStatus>> statuses_of(const std::vector<SessionName>& sessions) {
+  struct Question {
+    std::unique_ptr<SessionConnection> connection;
+    Asked asked;
+  };
+  const auto loaded = load_systemd();
+  const auto loop = loaded ? make_loop() : Result<EventLoop>(loaded.error());
+  if (!loop) return std::vector<Result<SessionStatus>>(sessions.size(), loop.error());
+  std::list<Question> questions;  // in the order of `sessions`
+  for (const SessionName& session : sessions) {
+    Question& question = questions.emplace_back();
+    if (auto connection = connect_to(session, loop->get())) {
+      question.connection = std::move(*connection);
+      ask(question.connection->bus(), object_of_recorder(), kGetStatus, write_nothing, question.asked);
+    } else {
+      question.asked.called.refused = connection.error();
+      question.asked.ended = true;
+    }
   }
-  return call_directly(member, write, timeout_us);
+  run_until(loop->get(), soon(), [&] {
+    return std::all_of(questions.begin(), questions.end(), [](const Question& each) { return each.asked.ended; });
+  });
+  std::vector<Result<SessionStatus>> statuses;
+  for (auto question = questions.begin(); question != questions.end(); ++question) {
+    give_up(question->asked);
+    const auto answer = answer_of(sessions[statuses.size()], std::move(question->asked.called));
+    statuses.push_back(answer ? parsed<SessionStatus>(answer->get()) : Result<SessionStatus>(answer.error()));
+  }
+  return statuses;
 }
 
-Result<BusMessage> SessionClient::call_directly(const char* member, const Write& write, uint64_t timeout_us) const {
-  const Error none{fmt::format("there is no session '{}' (see redrive ps)", text_of(session_))};
-  if (geteuid() != 0 && session_.user != geteuid()) return none;
-  if (!UserDirectory::exists(session_.user)) return none;
-  ASSIGN_OR_RETURN(const UserDirectory directory, UserDirectory::open(session_.user));
-  ASSIGN_OR_RETURN(const Fd connection, directory.connect(session_.name));
-  const Systemd& sd = systemd();
-  sd_bus* made = nullptr;
-  TRY(check_systemd(sd.bus_new(&made), "cannot connect"));
-  const Bus bus(made);
-  const int owned = fcntl(connection.get(), F_DUPFD_CLOEXEC, 3);  // by the bus
-  TRY(check_systemd(sd.bus_set_fd(made, owned, owned), "cannot connect"));
-  TRY(check_systemd(sd.bus_start(made), "cannot connect"));
-  Called called = call_on(made, nullptr, kSessionPath, kSessionInterface, member, write, timeout_us);
-  if (called.answer) return std::move(called.answer);
-  if (called.refused) return *called.refused;
-  return no_answer(session_, called);
+Result<BusMessage> SessionClient::call(const char* member, const Write& write, bool has_deadline) const {
+  TRY(load_systemd());
+  ASSIGN_OR_RETURN(const EventLoop loop, make_loop());
+  if (const Bus bus = open_system_bus(loop.get())) {
+    Called called = call_on(loop.get(), bus.get(), {kSupervisorName, object_path_of(session_), kSessionInterface},
+                            member, write, has_deadline);
+    if (!called.failed || called.too_late) return answer_of(session_, std::move(called));
+  }
+  ASSIGN_OR_RETURN(const auto connection, connect_to(session_, loop.get()));
+  return answer_of(session_, call_on(loop.get(), connection->bus(), object_of_recorder(), member, write, has_deadline));
 }
 
 template <typename T>
 Result<T> SessionClient::get(const char* member) const {
-  ASSIGN_OR_RETURN(const BusMessage answer, call(member, write_nothing, kTimeout_us));
-  T value;
-  TRY(parse(answer.get(), value));
-  return value;
+  ASSIGN_OR_RETURN(const BusMessage answer, call(member, write_nothing, true));
+  return parsed<T>(answer.get());
 }
 
-Result<SessionStatus> SessionClient::status() const { return get<SessionStatus>("GetStatus"); }
+Result<SessionStatus> SessionClient::status() const { return get<SessionStatus>(kGetStatus); }
 
 Result<SessionActivity> SessionClient::activity() const { return get<SessionActivity>("GetActivity"); }
 
@@ -251,7 +318,7 @@ Result<void> SessionClient::set_keep(double keep_s) const { return set("SetKeep"
 Result<void> SessionClient::set(const char* member, double seconds) const {
   TRY(call(
       member, [seconds](sd_bus_message* message) { return systemd().bus_message_append_basic(message, 'd', &seconds); },
-      kTimeout_us));
+      true));
   return {};
 }
 
@@ -262,7 +329,7 @@ Result<int> SessionClient::stop(std::chrono::microseconds patience) const {
                                                 [patience_us](sd_bus_message* message) {
                                                   return systemd().bus_message_append_basic(message, 't', &patience_us);
                                                 },
-                                                kNoTimeout));
+                                                false));
   int32_t status = 0;
   TRY(check_systemd(systemd().bus_message_read_basic(answer.get(), 'i', &status), "the answer cannot be read"));
   return static_cast<int>(status);

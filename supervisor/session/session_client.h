@@ -1,6 +1,6 @@
 // Asks sessions, for the commands. By way of redrived on the system bus if it is there, and otherwise on the session's
 // own socket, which its user and root can enter. Both answer the same calls, so it makes no difference to the caller; a
-// call during which redrived ends is made again on the socket.
+// call during which redrived ends is made again on the socket. Many sessions are asked on their sockets, all at once.
 #pragma once
 
 #include <chrono>
@@ -14,12 +14,6 @@
 
 namespace redrive {
 
-struct SessionName {
-  uid_t user = 0;
-  std::string name;
-
-  bool operator==(const SessionName&) const = default;
-};
 // "NAME" if it is the caller's own, otherwise "USER/NAME".
 std::string text_of(const SessionName& session);
 
@@ -27,6 +21,9 @@ std::string text_of(const SessionName& session);
 Result<std::vector<SessionName>> list_sessions();
 // The session that a user named: NAME or USER/NAME. Root may leave out USER if only one user has a session of the name.
 Result<SessionName> find_session(const std::string& text);
+
+// What each of these answers, in their order. Those that do not answer cost 5 s, however many they are.
+std::vector<Result<SessionStatus>> statuses_of(const std::vector<SessionName>& sessions);
 
 // The directory of the caller's own sessions. If it is missing, redrived is asked to make it; root makes its own.
 Result<UserDirectory> own_directory();
@@ -47,8 +44,7 @@ class SessionClient {
 
  private:
   using Write = std::function<int(sd_bus_message*)>;
-  Result<BusMessage> call(const char* member, const Write& write, uint64_t timeout_us) const;
-  Result<BusMessage> call_directly(const char* member, const Write& write, uint64_t timeout_us) const;
+  Result<BusMessage> call(const char* member, const Write& write, bool has_deadline) const;
   Result<void> set(const char* member, double seconds) const;
   template <typename T>
   Result<T> get(const char* member) const;

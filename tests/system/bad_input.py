@@ -1,5 +1,6 @@
 """Group bad_input: whatever is wrong with the command line, the program, the host or the trace gets one clear line and the right exit status, and
 nothing is lost. One test for each case of issue 2's last bullet."""
+import json
 import os
 import re
 import shutil
@@ -605,7 +606,12 @@ def closed_output(ctx):
 @test("bad_input/control_characters")
 def control_characters(ctx):
     """Names from a trace do nothing to the terminal that shows them."""
-    name = "a\x1b]0;b\x07\x1b[31mc"
+    disturbing = "\x1b\x07\x7f\x9b\u202e\u061c"
+    name = f"a\x1b]0;b\x07\x1b[31m{disturbing}c"
+
+    def check_shown(outcome):
+        shown = outcome.stdout + outcome.stderr
+        ctx.expect(not set(disturbing) & set(shown), outcome, "shows control characters")
     program = ctx.work / name
     program.write_text("#!/bin/sh\necho hello | cat\n")
     program.chmod(0o755)
@@ -613,9 +619,17 @@ def control_characters(ctx):
     ctx.expect_status(ctx.redrive("record", "-o", trace, "--", f"./{name}", cwd=ctx.work), 0)
     for words in (("ls",), ("ls", trace), ("stats", trace), ("dump", trace), ("replay", "--all", trace), ("plan", trace, "1:0"), ("check", trace),
                   ("ls", "--checkpoints", trace), ("checkpoint", "-o", ctx.directory / "cores", trace, "1:0")):
+        check_shown(ctx.expect_status(ctx.redrive(*words), 0))
+    for words in (("ls", "--json"), ("ls", "--json", trace)):
         outcome = ctx.expect_status(ctx.redrive(*words), 0)
-        shown = outcome.stdout + outcome.stderr
-        ctx.expect("\x1b" not in shown and "\x07" not in shown, outcome, "shows control characters")
+        check_shown(outcome)
+        ctx.expect(json.dumps(name)[1:-1] in json.dumps(json.loads(outcome.stdout)), outcome, "has another name in JSON")
+    damaged = ctx.traces / f"{name}-2"
+    shutil.copytree(trace, damaged)
+    (damaged / "pages").unlink()
+    outcome = ctx.redrive("replay", "--all", damaged)
+    ctx.expect("not re-driven" in outcome.stdout, outcome, "re-drives a trace without pages")
+    check_shown(outcome)
     # Neither do messages about replays that take longer than their bound.
     late = ctx.traces / "late"
     shutil.copy(shutil.which("dash") or "/bin/sh", program)
@@ -624,8 +638,18 @@ def control_characters(ctx):
                                          f"./{name}", "-c", computes, cwd=ctx.work), 0)
     ctx.expect("cannot be kept" in told.stderr, told, "does not say that replays are late")
     for outcome in (told, ctx.redrive("check", late), ctx.redrive("stats", late), ctx.redrive("replay", "--all", late)):
-        shown = outcome.stdout + outcome.stderr
-        ctx.expect("\x1b" not in shown and "\x07" not in shown, outcome, "shows control characters")
+        check_shown(outcome)
+
+
+@test("bad_input/names_of_lines")
+def names_of_lines(ctx):
+    """A name from a trace does not make a line of its own in an error message."""
+    name = "x\nredrive: this trace is clean"
+    program = ctx.work / name
+    shutil.copy(shutil.which("true"), program)
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", f"./{name}", cwd=ctx.work), 0)
+    outcome = ctx.expect_status(ctx.redrive("dump", ctx.trace, "nosuch"), 1)
+    ctx.expect(outcome.stderr.count("\n") == 1 and r"x\nredrive" in outcome.stderr, outcome, "is not one line")
 
 
 @test("bad_input/no_home")

@@ -612,6 +612,67 @@ time.sleep(1000)
         s.expect("bin", "stop", "first")
 
 
+# A recorder that answers every call with the beginning of a message of 127 MiB, and others that say nothing. No double quotes: it becomes a word.
+FLOOD = r"""
+import os, socket, struct, sys, threading, time
+def field(code, signature, value):
+    head = bytes([code, 1]) + signature.encode() + b'\0'
+    if signature == 'g': return head + bytes([len(value)]) + value.encode() + b'\0'
+    return head + struct.pack('<I', len(value)) + value.encode() + b'\0'
+fields = b''
+for each in (field(1, 'o', '/a'), field(2, 's', 'a.b'), field(3, 's', 'c'), field(8, 'g', 's')):
+    fields += bytes(-len(fields) % 8) + each
+header = b'l\4\1\1' + struct.pack('<III', 127 << 20, 1, len(fields)) + fields
+header += bytes(-len(header) % 8)
+def flood(listener):
+    while True:
+        connection = listener.accept()[0]
+        threading.Thread(target=answer, args=(connection,), daemon=True).start()
+def answer(connection):
+    try:
+        connection.recv(1000)
+        connection.sendall(b'DATA\r\nOK ' + b'0' * 32 + b'\r\n' + header)
+        for _ in range(100): connection.sendall(bytes(1 << 20))
+        time.sleep(1000)
+    except OSError:
+        pass
+os.chdir(sys.argv[1])
+listeners = []
+for kind, count in (('flood', 4), ('mute', 12)):
+    for i in range(count):
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(f'{kind}{i}')
+        listener.listen(100)
+        listeners.append(listener)
+        if kind == 'flood': threading.Thread(target=flood, args=(listener,), daemon=True).start()
+print('ready', flush=True)
+time.sleep(1000)
+"""
+
+
+@test("sessions/flood")
+def flood(ctx):
+    """Whatever a user's sockets send, and however many say nothing, redrived stays small, and ps does not take longer."""
+    with sessions(ctx, bus=True) as s:
+        s.expect("bin", "start", "first", "--", "sleep", "1000")  # so that the directory exists
+        directory = s.run_directory / str(pwd.getpwnam("bin").pw_uid)
+        attacker = ctx.start(*s.words("bin", PYTHON, "-c", FLOOD, directory))
+        attacker.wait_for("ready", ctx.timeout_s)
+        began = time.monotonic()
+        states = {name: session["state"] for (_, name), session in s.listed("root").items()}
+        took_s = time.monotonic() - began
+        if states.pop("first", None) != "recording" or len(states) != 16 or set(states.values()) != {"no answer"}:
+            raise Failure(f"ps lists {states}")
+        if took_s > 30:  # 12 times 5 s, one after the other
+            raise Failure(f"ps took {took_s:.0f} s")
+        for i in range(4):
+            s.expect("root", "status", f"bin/flood{i}", status=1)
+        peak_kib = int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{s.daemon.pid}/status").read_text()).group(1))
+        if peak_kib > 64 << 10:
+            raise Failure(f"redrived took {peak_kib} KiB")
+        s.expect("root", "stop", "bin/first")
+
+
 @test("sessions/taken_name")
 def taken_name(ctx):
     """A recording needs its name; one that systemd starts as a service goes on without: what the last start has left behind may have it still. Names of

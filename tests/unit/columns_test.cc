@@ -1,6 +1,8 @@
 // How listings show bytes that they did not choose.
 #include "supervisor/cli/columns.h"
 
+#include <nlohmann/json.hpp>
+
 #include "base/text.h"
 #include "tests/unit/unit_test.h"
 
@@ -15,6 +17,7 @@ TEST_CASE("control characters are shown, not sent to the terminal") {
   CHECK(printable("\xe0\x82\x9b\xed\xa0\x80\xf4\x90\x80\x80") ==
         "\\xe0\\x82\\x9b\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80");  // too long, a surrogate, none
   CHECK(printable("\u202etxt\u2066\u200f") == "\\u202etxt\\u2066\\u200f");
+  CHECK(printable("\u061c\u2028\ufeff\U000e0041") == "\\u061c\\u2028\\ufeff\\U000e0041");
   CHECK(printable(printable("\x1b")) == printable("\x1b"));
   CHECK(printable_lines("a\x1b\nb\n\nc") == "a\\x1b\nb\n\nc");
   CHECK(printable_lines("") == "");
@@ -24,6 +27,14 @@ TEST_CASE("control characters are shown, not sent to the terminal") {
        "b",
        "1"});
   CHECK(columns.text(false) == "NAME    SIZE\na\\x1bb     1\n");
+}
+
+TEST_CASE("what can disturb a terminal is escaped in JSON, and read as it was") {
+  const std::string name = "a\x1b\x7f\xc2\x9b\u202e\u061c\u2028\U000e0041\n\"\u00e4\U0001f600";
+  const nlohmann::ordered_json value{{"name", name}};
+  const std::string line = json_line(value);
+  CHECK(line == "{\"name\":\"a\\u001b\\u007f\\u009b\\u202e\\u061c\\u2028\\udb40\\udc41\\n\\\"\u00e4\U0001f600\"}");
+  CHECK(nlohmann::ordered_json::parse(line) == value);
 }
 
 }  // namespace redrive::columns_test

@@ -1,9 +1,13 @@
 // Disks that fill up, lose power or were tampered with.
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
+#include "logstore/file_store.h"
 #include "logstore/memory_storage.h"
 #include "logstore/record_file.h"
 #include "logstore/storage.h"
@@ -239,6 +243,63 @@ TEST_CASE("a FIFO in a file's place does not hang a reader") {
   REQUIRE_EQ(::mkfifo(journal.c_str(), 0600), 0);
   CHECK_EQ(Trace::open(name).error().message, "cannot open " + journal + ": not a regular file");
   std::filesystem::remove_all(name);
+}
+
+TEST_CASE("a copy of a file with holes has these holes, and is verified") {
+  std::string name = (std::filesystem::temp_directory_path() / "rd-holes-XXXXXX").string();
+  REQUIRE(mkdtemp(name.data()));
+  const std::filesystem::path directory = name;
+  constexpr uint64_t kSize = (16 << 20) + 1000, kData = (8 << 20) + 5, kMostOnDisk = 4 << 20;
+  const std::string source = directory / "source", dense = directory / "dense";
+  const auto make = [](const std::string& path) {
+    Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    REQUIRE(file);
+    return file;
+  };
+  const auto on_disk = [&](const std::string& path) {
+    struct stat info {};
+    REQUIRE(stat(path.c_str(), &info) == 0);
+    CHECK_EQ(static_cast<uint64_t>(info.st_size), kSize);
+    return static_cast<uint64_t>(info.st_blocks) * 512;
+  };
+  {
+    const Fd file = make(source);
+    REQUIRE(ftruncate(file.get(), kSize) == 0);
+    REQUIRE(pwrite(file.get(), "data", 4, kData) == 4);
+    Bytes all(kSize);
+    std::copy_n("data", 4, all.begin() + kData);
+    REQUIRE(pwrite(make(dense).get(), all.data(), all.size(), 0) == static_cast<ssize_t>(kSize));
+    if (lseek(file.get(), 0, SEEK_DATA) == 0) {
+      MESSAGE("the file system has no holes");
+      std::filesystem::remove_all(directory);
+      return;
+    }
+  }
+  FileStoreWriter copies(disk(), directory, nullptr);
+  bool failed = false;
+  const auto added = copies.add(source, source, false, failed);
+  REQUIRE(added);
+  CHECK_LT(added->written, kMostOnDisk);
+  const std::string copy = directory / added->record.copy, snapshot = directory / "snapshot";
+  CHECK_LT(on_disk(copy), kMostOnDisk);
+  const auto sums = read_sums(disk(), copy);
+  REQUIRE(sums);
+  CHECK(verify_sums(disk(), copy, *sums));
+  REQUIRE(copy_file(disk(), copy, snapshot));
+  CHECK_LT(on_disk(snapshot), kMostOnDisk);
+  CHECK(verify_sums(disk(), snapshot, *sums));
+  // The same content in other blocks is the same content.
+  CHECK(verify_sums(disk(), dense, *sums));
+  const auto same = copies.add(dense, dense, false, failed);
+  REQUIRE(same);
+  CHECK_EQ(same->record.copy, added->record.copy);
+  // What appears in a hole, or disappears into one, is damage.
+  REQUIRE(pwrite(make(copy).get(), "x", 1, kSize - (2 << 20)) == 1);
+  CHECK_FALSE(verify_sums(disk(), copy, *sums));
+  REQUIRE(truncate(snapshot.c_str(), 0) == 0);
+  REQUIRE(truncate(snapshot.c_str(), kSize) == 0);
+  CHECK_FALSE(verify_sums(disk(), snapshot, *sums));
+  std::filesystem::remove_all(directory);
 }
 
 }  // namespace redrive::logstore_storage_test

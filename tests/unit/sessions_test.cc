@@ -10,6 +10,7 @@
 #include "supervisor/record/messages/talks.h"
 #include "supervisor/record/requests.h"
 #include "supervisor/session/run_directory.h"
+#include "supervisor/session/session.h"
 #include "tests/unit/unit_test.h"
 
 namespace redrive::sessions_test {
@@ -87,6 +88,33 @@ TEST_CASE("sessions: what nobody listens at is forgotten, what is no socket is l
   CHECK_FALSE(fs::exists(run.own() + "/left"));
   CHECK(fs::exists(run.own() + "/folder"));
   CHECK(fs::is_symlink(run.own() + "/link"));
+}
+
+TEST_CASE("sessions: those that have ended are not listed, and their names are forgotten") {
+  const RunDirectory run;
+  const auto directory = UserDirectory::make(geteuid());
+  REQUIRE(directory);
+  const auto one = directory->claim("one");
+  { const auto left = directory->claim("left"); }
+  CHECK_EQ(directory->names(), std::vector<std::string>{"left", "one"});
+  CHECK(directory->has("left"));
+  CHECK_EQ(directory->sessions(), std::vector<std::string>{"one"});
+  CHECK_FALSE(directory->has("left"));
+  CHECK(directory->has("one"));
+  CHECK_FALSE(directory->has("../" + std::to_string(geteuid()) + "/one"));
+}
+
+TEST_CASE("sessions: their paths on the bus name user and session, and nothing else does") {
+  if (!load_systemd()) return;
+  const SessionName session{7, "a@b.service"};
+  const std::string path = object_path_of(session);
+  CHECK(path.starts_with("/org/redrive/Supervisor1/session/7/"));
+  CHECK(session_at(path) == session);
+  for (const char* other : {"/org/redrive/Supervisor1/session/7", "/org/redrive/Supervisor1/session/x/a",
+                            "/org/redrive/Supervisor1/session/99999999999/a", "/org/redrive/Supervisor1", "/"}) {
+    CAPTURE(other);
+    CHECK_FALSE(session_at(other));
+  }
 }
 
 TEST_CASE("sessions: a directory that others may enter is not used") {
