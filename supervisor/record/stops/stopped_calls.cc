@@ -211,7 +211,6 @@ void StoppedCalls::enter(Thread& thread) {
     control_.set_regs(thread, thread.entry);  // this call's own instruction may be among them
   }
   events_.open_call(thread, Memory::snapshot(thread.process->memory));
-  adapted_.open(thread);
   packet_rings_.replace(thread);
   // Others may use the number before its exit is seen.
   Messages::forget_closed(message_call(thread, thread.process->memory));
@@ -324,7 +323,7 @@ void StoppedCalls::leave(Thread& thread) {
     syscall_arg(regs, arg) = thread.call.args[static_cast<size_t>(arg)];
     control_.set_regs(thread, regs);
   }
-  if (thread.call.adapted) adapted_.fill(thread, stopped, regs);
+  adapted_.replace(thread, stopped, regs);
   if (thread.call.packet_ring) packet_rings_.replaced(thread, regs);
   if (std::exchange(thread.call.hides_untraced, false)) {
     if (thread.call.row->special == Special::clone) regs.rdi = thread.call.args[0];

@@ -120,7 +120,6 @@ struct CurrentCall {
   bool hides_untraced = false;        // a birth that the kernel makes without the CLONE_UNTRACED that was asked for
   std::optional<SignalAction> asked;  // the mask or action that it sets
   std::optional<tpacket_req> packet_ring;  // what it maps (PacketRings)
-  std::optional<std::string> adapted;      // what the file is to hold that it opens (AdaptedFiles)
   TakenSignals taken_before;               // by the threads of the process, at its entry
   struct Rest {
     uint64_t moved = 0;    // bytes that were transferred before
