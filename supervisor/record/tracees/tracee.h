@@ -73,7 +73,7 @@ struct Process {
   std::set<uint64_t> private_views;                 // objects of which it has had private views, and may still have
   std::shared_ptr<SharedMappings> shared_mappings;  // shared with the memory
   std::optional<Join> stays;                        // why it is in its parent's unit, unless it executes a program
-  bool opens_memory = false;                        // has opened memory of a process as a file: no call is served
+  bool opens_memory = false;                        // has memory of a process open as a file: no call is served
   bool dumpable = true;                             // what PR_GET_DUMPABLE answers, if redrive answers it
   bool maps_growing = false;                        // has mapped memory that grows downwards (MAP_GROWSDOWN)
   bool borrows_memory = false;                      // vfork child: runs on its parent's address space
