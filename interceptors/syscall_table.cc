@@ -440,8 +440,8 @@ constexpr SyscallRow kRows[] = {
     emulate(SYS(pidfd_open), val, val).makes(NewDescriptor::no_channel).served(),
     special(SYS(clone3), Special::clone3, in_sized_by(1), val),
     emulate(SYS(close_range), val, val, val).effect(FdEffect::closes_range),
-    emulate(SYS(openat2), fd, path, in_sized_by(3), val).blocks().truncates(1),
-    emulate(SYS(pidfd_getfd), fd, val, val),
+    emulate(SYS(openat2), fd, path, in_sized_by(3), val).blocks().makes(NewDescriptor::file).truncates(1),
+    emulate(SYS(pidfd_getfd), fd, val, val).makes(NewDescriptor::file),
     emulate(SYS(faccessat2), fd, path, val, val).served(),
     emulate(SYS(process_madvise), fd, in_sized_by(2, 16), val, val, val).selects(3),
     emulate(SYS(epoll_pwait2), fd, out_result(2, 12), val, timespec_in, in_sized_by(5), val)

@@ -428,12 +428,30 @@ void add_written(Writer& writer, const iovec* vector, uint64_t count, uint64_t b
   }
 }
 
+// Whether these control messages have brought descriptors (unix(7), SCM_RIGHTS). Memory of a process may be among them,
+// as in what opens_kernel_file() finds. The supervisor looks what they are.
+bool brings_descriptors(uint64_t control, uint64_t length) {
+  constexpr uint64_t kAlignment = 7;
+  while (length >= sizeof(cmsghdr)) {
+    const auto& header = at<cmsghdr>(control);
+    if (header.cmsg_level == SOL_SOCKET && header.cmsg_type == SCM_RIGHTS) return true;
+    const uint64_t size = header.cmsg_len;
+    if (size < sizeof(cmsghdr) || size >= length) return false;
+    const uint64_t step = smaller((size + kAlignment) & ~kAlignment, length);
+    control += step, length -= step;
+  }
+  return false;
+}
+
 // `before`: the header as the call found it, followed by its array of buffers, if it has one. Returns what follows
 // them.
 const Piece* add_received(Writer& writer, const Piece* before, const msghdr& now, uint64_t bytes) {
   const auto& header = *content<msghdr>(before);
   writer.add_after(reinterpret_cast<uint64_t>(header.msg_name), smaller(name_length(header), now.msg_namelen));
-  writer.add_after(reinterpret_cast<uint64_t>(header.msg_control), smaller(control_length(header), now.msg_controllen));
+  const auto control = reinterpret_cast<uint64_t>(header.msg_control);
+  const uint64_t control_size = smaller(control_length(header), now.msg_controllen);
+  writer.add_after(control, control_size);
+  slot().stops_behind |= brings_descriptors(control, control_size);
   const Piece* const vector = following(before);
   if (!header.msg_iov) return vector;
   add_written(writer, content<iovec>(vector), header.msg_iovlen, bytes);

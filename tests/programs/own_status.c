@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/openat2.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -89,6 +90,32 @@ static void check_all(int more) {
   wait_for_exit(child, 0);
 }
 
+// The kernel decides whether the file can be opened, and how.
+static void check_opens(void) {
+  FAILS(open("/proc/self/status", O_RDONLY | O_CREAT | O_EXCL, 0600), EEXIST);
+  FAILS(open("/proc/self/nosuch/../status", O_RDONLY), ENOENT);
+  const int file = MUST(open("/proc/self/status", O_RDONLY | O_APPEND | O_NONBLOCK | O_NOATIME));
+  const int flags = O_APPEND | O_NONBLOCK | O_NOATIME;
+  CHECK((MUST(fcntl(file, F_GETFL)) & (flags | O_ACCMODE)) == flags && fcntl(file, F_GETFD) == 0);
+  MUST(close(file));
+  const int last = MUST(open("/proc/self/status", O_RDONLY | O_NOFOLLOW));
+  CHECK((MUST(fcntl(last, F_GETFL)) & O_ACCMODE) == O_RDONLY);
+  MUST(close(last));
+  struct open_how how = {.flags = O_RDONLY | O_CLOEXEC};
+  int other = -1;
+  if (MAY(other = (int)syscall(SYS_openat2, AT_FDCWD, "/proc/self/status", &how, sizeof how))) {
+    const ssize_t size = MUST(read(other, text, sizeof text - 1));
+    text[size] = 0;
+    CHECK(atoi(value("TracerPid:")) == 0 && fcntl(other, F_GETFD) == FD_CLOEXEC);
+    MUST(close(other));
+  }
+  const uint64_t handled[] = {4 /* LANDLOCK_ACCESS_FS_READ_FILE */};
+  int rules = -1;
+  if (!MAY(rules = (int)syscall(SYS_landlock_create_ruleset, handled, sizeof handled, 0), EOPNOTSUPP)) return;
+  MUST(syscall(SYS_landlock_restrict_self, rules, 0));
+  FAILS(open("/proc/self/status", O_RDONLY), EACCES);
+}
+
 int main(void) {
   read_in_pieces("/proc/self/status", sizeof text - 1);
   filters_before = atoi(value("Seccomp_filters:"));
@@ -118,5 +145,6 @@ int main(void) {
   FAILS(open(path, O_RDONLY), ENOENT);
   CHECK(write(ready[1], "g", 1) == 1);
   wait_for_exit(child, 0);
+  check_opens();
   return ok("own_status");
 }

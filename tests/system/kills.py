@@ -251,3 +251,14 @@ def kill_forkers(recording, killed):
             os.kill(int(line), signal.SIGKILL)
             killed.add(line)
     return "ok" in recording.output()
+
+
+@test("kills/copies")
+def copies(ctx):
+    """A program kills the copies of it that checkpoints need. These checkpoints count as skipped, and no interval begins with their images."""
+    binary = harness.workload(ctx.options, "killed_copies")
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--checkpoint-period", "50ms", "--", binary, cwd=ctx.work), 0)
+    skipped = ctx.json("stats", ctx.trace)["skipped_checkpoints"]
+    if not skipped:
+        raise Failure("no checkpoint was skipped")
+    check_report(ctx, ctx.json("replay", ctx.trace, "--all", "--verify", cwd="/"))

@@ -1,6 +1,7 @@
 // What programs find in files of procfs and sysfs, and of processors.
 #include "supervisor/record/disguise/adapted_files.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <sstream>
@@ -22,10 +23,13 @@ cpu_set_t processors(std::initializer_list<size_t> numbers) {
 struct Program {
   explicit Program(unsigned count = 0) : seen(processors({0, 1}), count) {}
   std::optional<std::string> open(const std::string& path) const {
-    return files.contents({gettid(), getpid()}, path, [&](pid_t tid) -> std::optional<AdaptedFiles::Subject> {
-      if (tid != gettid() && tid != getpid()) return {};
+    const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file) return {};
+    const auto find = [&](const ProcFile& status) -> std::optional<AdaptedFiles::Subject> {
+      if (!status.ours || (status.thread != gettid() && status.thread != getpid())) return {};
       return AdaptedFiles::Subject{confinement, its};
-    });
+    };
+    return files.contents(gettid(), static_cast<uint64_t>(file.get()), find);
   }
 
   SeenProcessors seen;
@@ -61,6 +65,7 @@ TEST_CASE("a thread's status does not tell of the recorder") {
   const std::string own = std::to_string(getpid());
   CHECK(program.open("/proc/" + own + "/status"));
   CHECK(program.open("/proc/" + own + "/task/" + std::to_string(gettid()) + "/status"));
+  CHECK(program.open("/proc/self/root/proc/" + own + "/status"));
 }
 
 TEST_CASE("other files hold what the kernel says") {

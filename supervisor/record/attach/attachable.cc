@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "supervisor/record/code/vdso_patch.h"
 #include "supervisor/record/kernel/process_status.h"
+#include "supervisor/record/tracees/proc_file.h"
 
 namespace redrive {
 namespace {
@@ -96,7 +97,8 @@ Result<void> check_descriptors(Attachable& process) {
       if (!link.starts_with(begins)) continue;
       return cannot_attach(process.pid, fmt::format("it uses {}, which cannot be recorded", what));
     }
-    process.opens_memory |= link.starts_with("/proc/") && link.ends_with("/mem");
+    const auto number = parse_number(it->path().filename().string());
+    process.opens_memory |= number && ProcFile::behind(process.pid, *number, "mem");
   }
   return {};
 }

@@ -220,6 +220,8 @@ Result<void> ImageWorker::add_copy(ImageJob& job, const ImageJob::Copy& copy, co
     TRY(add_pages(job, process.process, add,
                   [&](const VisitRun& visit) { return visit_pages(copy.memory, process.mappings, wanted, visit); }));
   }
+  // The pages of a copy that somebody has killed look like pages that were never written.
+  if (copy.memory.gone()) return Error{"the copy of the program was killed"};
   return {};
 }
 

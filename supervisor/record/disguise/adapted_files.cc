@@ -7,22 +7,22 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/procfs.h"
 #include "base/text.h"
-#include "supervisor/record/kernel/process_status.h"
 
 namespace redrive {
 namespace {
 
 constexpr char kProcessors[] = "/sys/devices/system/cpu/";
 
-// The contents of a file in procfs or sysfs, by the path that a process has for it; empty if it is no such file.
-std::string kernel_file(pid_t tid, const std::string& path) {
-  const Fd file(open(fmt::format("/proc/{}/root{}", tid, path).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+// The contents of a file; empty if it is not in procfs or sysfs.
+std::string kernel_file(const std::string& path) {
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   struct statfs system {};
   if (!file || fstatfs(file.get(), &system) != 0) return {};
   if (system.f_type != PROC_SUPER_MAGIC && system.f_type != SYSFS_MAGIC) return {};
@@ -135,52 +135,35 @@ std::string adapted_cpuinfo(const std::string& cpuinfo, size_t processors) {
   return text;
 }
 
-// The thread that a path such as /proc/self/task/12/status belongs to, and the name that the file has for every
-// process.
-struct StatusFile {
-  pid_t tid = -1;
-  std::string path;
-};
-
-// Nothing if the path is not that of a status file.
-std::optional<StatusFile> status_file(const AdaptedFiles::Reader& reader, const std::string& path) {
-  std::vector<std::string> names;
-  std::istringstream stream(path + '\n');  // so that there is a name after the last slash, even if it is empty
-  for (std::string name; std::getline(stream, name, '/');) names.push_back(name);
-  const bool of_task = names.size() == 6 && names[3] == "task";
-  const bool of_process = names.size() == 4;
-  if ((!of_process && !of_task) || !names[0].empty() || names[1] != "proc" || names.back() != "status\n") return {};
-  if (names[2] == "self") names[2] = fmt::format("{}", reader.pid);
-  if (names[2] == "thread-self") names[2] = fmt::format("{}", reader.tid);
-  const auto number = parse_number(of_task ? names[4] : names[2]);
-  if (!number) return {};
-  return StatusFile{static_cast<pid_t>(*number),
-                    fmt::format("/proc/{}/{}status", names[2], of_task ? fmt::format("task/{}/", names[4]) : "")};
-}
-
 }  // namespace
 
-std::optional<std::string> AdaptedFiles::contents(const Reader& reader, const std::string& path,
-                                                  const Find& find) const {
-  const bool about_processors = path.starts_with(kProcessors) || path == "/proc/stat" || path == "/proc/cpuinfo";
-  if (about_processors && processors_.count()) return of_processors(reader, path);
-  const auto file = status_file(reader, path);
-  const auto subject = file ? find(file->tid) : std::nullopt;
-  // In another PID namespace, numbers mean other threads.
-  if (!subject || pid_in_own_namespace(reader.tid) != reader.tid) return {};
-  const std::string status = kernel_file(reader.tid, file->path);
-  if (status.empty()) return {};
-  return adapted_status(*subject, status, kernel_file(getpid(), proc_path(getpid(), "status")));
+std::optional<std::string> AdaptedFiles::contents(pid_t tid, uint64_t descriptor, const Find& find) const {
+  const std::string file = descriptor_path(tid, descriptor);
+  if (processors_.count()) {
+    std::error_code error;
+    const std::string path = std::filesystem::read_symlink(file, error);
+    if (auto text = of_processors(file, path)) return text;
+  }
+  const auto status = ProcFile::behind(tid, descriptor, "status");
+  const auto subject = status ? find(*status) : std::nullopt;
+  if (!subject) return {};
+  const std::string text = kernel_file(file);
+  if (text.empty()) return {};
+  return adapted_status(*subject, text, kernel_file(proc_path(getpid(), "status")));
 }
 
-std::optional<std::string> AdaptedFiles::of_processors(const Reader& reader, const std::string& path) const {
-  const std::string name = path.starts_with(kProcessors) ? path.substr(sizeof kProcessors - 1) : "";
-  const std::string text = kernel_file(reader.tid, path);
+// `path`: as the recorder sees it, which may have another root than the program.
+std::optional<std::string> AdaptedFiles::of_processors(const std::string& file, const std::string& path) const {
+  const size_t at = path.find(kProcessors);
+  const std::string name = at == std::string::npos ? "" : path.substr(at + sizeof kProcessors - 1);
+  const bool is_list = name == "online" || name == "present" || name == "possible";
+  const bool is_stat = path.ends_with("/proc/stat"), is_cpuinfo = path.ends_with("/proc/cpuinfo");
+  if (!is_list && !is_stat && !is_cpuinfo) return {};
+  const std::string text = kernel_file(file);
   if (text.empty()) return {};
-  if (path == "/proc/stat") return adapted_stat(text, processors_.count());
-  if (path == "/proc/cpuinfo") return adapted_cpuinfo(text, processors_.count());
-  if (name == "online" || name == "present" || name == "possible") return list_of(processors_.all()) + "\n";
-  return {};
+  if (is_stat) return adapted_stat(text, processors_.count());
+  if (is_cpuinfo) return adapted_cpuinfo(text, processors_.count());
+  return list_of(processors_.all()) + "\n";
 }
 
 }  // namespace redrive

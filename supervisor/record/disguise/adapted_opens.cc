@@ -2,80 +2,80 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <filesystem>
+#include <algorithm>
 
+#include "supervisor/record/memory/descriptor_info.h"
 #include "supervisor/record/tracees/findings.h"
+#include "supervisor/record/tracees/proc_file.h"
 #include "supervisor/record/tracees/thread_control.h"
 #include "supervisor/record/tracees/tracees.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
+namespace {
 
-void AdaptedOpens::open(Thread& thread) {
-  const size_t first = thread.call.row->number == SYS_open ? 0 : 1;  // openat(2): after the directory
-  const uint64_t flags = thread.call.args[first + 1];
-  if (thread.call.row->new_descriptor != NewDescriptor::file || flags & (O_ACCMODE | O_PATH | O_DIRECTORY)) return;
-  const auto find_subject = [&](pid_t tid) -> std::optional<AdaptedFiles::Subject> {
-    const Thread* const of = tracees_.find(tid);
+// Whether the thread's call opens a file by its name.
+bool opens_file(const SyscallRow& row) {
+  const auto is_path = [](const auto& arg) { return arg.kind == ArgKind::path; };
+  return row.new_descriptor == NewDescriptor::file && std::any_of(row.args.begin(), row.args.end(), is_path);
+}
+
+}  // namespace
+
+void AdaptedOpens::replace(Thread& thread, const user_regs_struct& stopped, const user_regs_struct& canonical) {
+  const uint64_t descriptor = stopped.rax;
+  if (is_error(static_cast<int64_t>(descriptor)) || !opens_file(*thread.call.row)) return;
+  const auto find_subject = [&](const ProcFile& status) -> std::optional<AdaptedFiles::Subject> {
+    const Thread* const of = tracees_.shown_in(status, status.thread, thread);
     if (!of) return {};
     return AdaptedFiles::Subject{of->confinement, of->processors};
   };
-  const std::filesystem::path named(thread.process->memory.string(thread.call.args[first]));
-  const std::string path = named.lexically_normal();  // "/proc//self/./status"
-  thread.call.adapted = adapted_files_.contents({thread.tid, thread.process->pid}, path, find_subject);
-  if (!thread.call.adapted) return;
-  user_regs_struct regs = thread.entry;
-  regs.orig_rax = SYS_memfd_create;
-  regs.rdi = thread.call.args[first];  // its name
-  regs.rsi = flags & O_CLOEXEC ? MFD_CLOEXEC : 0;
-  if (!control_.set_regs(thread, regs)) thread.call.adapted.reset();
-}
-
-void AdaptedOpens::fill(Thread& thread, const user_regs_struct& stopped, user_regs_struct& regs) {
-  const std::string text = *std::exchange(thread.call.adapted, std::nullopt);
-  regs.orig_rax = thread.entry.orig_rax;
-  regs.rdi = thread.entry.rdi;
-  regs.rsi = thread.entry.rsi;
-  if (is_error(static_cast<int64_t>(regs.rax))) {
-    control_.set_regs(thread, regs);
-    return;
-  }
-  const Fd object(::open(descriptor_path(thread.tid, regs.rax).c_str(), O_WRONLY | O_CLOEXEC));
-  const ssize_t size = object ? write(object.get(), text.data(), text.size()) : -1;
-  if (size != static_cast<ssize_t>(text.size())) {
-    findings_.add_unsure(*thread.process->unit, "a file that it opened could not be adapted");
-  }
+  const auto text = adapted_files_.contents(thread.tid, descriptor, find_subject);
+  if (!text) return;
   // While it slept, another thread may have had the instruction replaced that it came from.
   user_regs_struct now = stopped;
-  if (const Gate* const gate = thread.process->tier()) now.rip = gate->physical(regs.rip);
-  open_for_reading(thread, now);
-  control_.set_regs(thread, regs);
-}
-
-// The object's descriptor, which the thread has just got, becomes one that is open for reading only, as it was asked
-// for. Where there is no procfs it stays as it is.
-void AdaptedOpens::open_for_reading(Thread& thread, const user_regs_struct& stopped) {
-  constexpr uint64_t kRedZone = 128;
-  const Memory& memory = thread.process->memory;
-  const std::string path = fmt::format("/proc/self/fd/{}", stopped.rax);
-  const Address at = stopped.rsp - kRedZone - path.size() - 1;
-  Bytes covered(path.size() + 1);
-  if (!memory.read(at, covered.data(), covered.size()) || !memory.write(at, path.c_str(), covered.size())) return;
+  if (const Gate* const gate = thread.process->tier()) now.rip = gate->physical(canonical.rip);
   const auto call = [&](long number, std::initializer_list<uint64_t> args) {
-    const auto made = calls_.call_at(caller_of(thread), stopped.rip - kSyscallSize, stopped, number, args);
+    const auto made = calls_.call_at(caller_of(thread), now.rip - kSyscallSize, now, number, args);
     return made ? *made : int64_t{-1};
   };
-  const auto closed_at_exec = thread.call.args[thread.call.row->number == SYS_open ? 1 : 2] & O_CLOEXEC;
-  const int64_t opened = call(SYS_open, {at, O_RDONLY, 0});
-  if (!is_error(opened)) {
-    call(SYS_dup3, {static_cast<uint64_t>(opened), stopped.rax, closed_at_exec});
-    call(SYS_close, {static_cast<uint64_t>(opened)});
+  if (!put(thread, descriptor, *text, stopped.rsp, call)) {
+    findings_.add_unsure(*thread.process->unit, "a file that it opened could not be adapted");
   }
-  memory.write(at, covered.data(), covered.size());
+  control_.set_regs(thread, canonical);
+}
+
+// Puts an object with this text in the place of what is open there, which is open as that was. Where there is no
+// procfs, it is open for writing, too. False if that fails; then the descriptor is as it was.
+bool AdaptedOpens::put(const Thread& thread, uint64_t descriptor, const std::string& text, uint64_t stack,
+                       const Call& call) {
+  constexpr uint64_t kRedZone = 128, kRoom = 32;
+  constexpr char kName[] = "status";
+  const uint64_t flags = DescriptorInfo::read(thread.tid, descriptor).flags;
+  if (flags & (O_ACCMODE | O_PATH)) return true;
+  const Memory& memory = thread.process->memory;
+  const Address at = stack - kRedZone - kRoom;
+  char covered[kRoom];
+  if (!memory.read(at, covered, sizeof covered) || !memory.write(at, kName, sizeof kName)) return false;
+  const int64_t object = call(SYS_memfd_create, {at, 0});
+  bool done = false;
+  if (!is_error(object)) {
+    const Fd file(open(descriptor_path(thread.tid, static_cast<uint64_t>(object)).c_str(), O_WRONLY | O_CLOEXEC));
+    done = file && write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    const std::string path = fmt::format("/proc/self/fd/{}", object);
+    const bool named = memory.write(at, path.c_str(), path.size() + 1);
+    const auto how = flags & ~uint64_t{O_CLOEXEC | O_NOFOLLOW};  // the path is a symbolic link
+    const int64_t opened = named ? call(SYS_open, {at, how, 0}) : -1;
+    const auto from = static_cast<uint64_t>(is_error(opened) ? object : opened);
+    done = done && !is_error(call(SYS_dup3, {from, descriptor, flags & O_CLOEXEC}));
+    if (!is_error(opened)) call(SYS_close, {static_cast<uint64_t>(opened)});
+    call(SYS_close, {static_cast<uint64_t>(object)});
+  }
+  memory.write(at, covered, sizeof covered);
+  return done;
 }
 
 }  // namespace redrive

@@ -1,6 +1,10 @@
-// Shows threads the contents of adapted files (adapted_files.h): a thread that opens one gets a memory object
+// Shows threads the contents of adapted files (adapted_files.h): a thread that has opened one gets a memory object
 // (memfd_create(2)) in the file's place.
 #pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <string>
 
 #include "supervisor/record/disguise/adapted_files.h"
 #include "supervisor/record/kernel/tracee_calls.h"
@@ -18,13 +22,13 @@ class AdaptedOpens {
                ThreadControl& control)
       : calls_(calls), adapted_files_(adapted_files), tracees_(tracees), findings_(findings), control_(control) {}
 
-  // At the entry of an open: if the file is an adapted one, has the kernel create a memory object instead.
-  void open(Thread& thread);
-  // At its exit, with the registers `stopped`: fills the object, and restores the registers in `regs`.
-  void fill(Thread& thread, const user_regs_struct& stopped, user_regs_struct& regs);
+  // At a call's exit, where the thread has the registers `stopped`, and should have the others
+  // (Gate::make_canonical()): if the call has opened an adapted file, puts a memory object in its place.
+  void replace(Thread& thread, const user_regs_struct& stopped, const user_regs_struct& canonical);
 
  private:
-  void open_for_reading(Thread& thread, const user_regs_struct& stopped);
+  using Call = std::function<int64_t(long number, std::initializer_list<uint64_t> args)>;
+  static bool put(const Thread& thread, uint64_t descriptor, const std::string& text, uint64_t stack, const Call& call);
 
   TraceeCalls& calls_;
   AdaptedFiles& adapted_files_;

@@ -120,9 +120,7 @@ void CallEvents::close_stopped(Thread& thread, int64_t result) {
   Event& event = begin_close(thread, result, process.memory, has_read_blocks(thread, result));
   layout_.note(thread, result, event);
   note_effects(thread, result, process.memory, event);
-  if (result >= 0 && row.new_descriptor == NewDescriptor::file) {
-    foreign_.note_opened(thread, static_cast<uint64_t>(result));
-  }
+  foreign_.note_descriptors(thread, result);
   if (result >= 0 && unshares_table(thread.call)) separate_descriptors(thread, process.gate.get());
   Messages::forget_closed(message_call(thread, process.memory));
   if (row.new_descriptor == NewDescriptor::connected && process.gate) {

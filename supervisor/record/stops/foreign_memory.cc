@@ -1,51 +1,91 @@
 #include "supervisor/record/stops/foreign_memory.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <string>
+#include <cstring>
 #include <vector>
 
-#include "base/procfs.h"
-#include "base/text.h"
 #include "checkpoint/address_space.h"
 #include "supervisor/record/memory/descriptor_info.h"
 #include "supervisor/record/stops/call_events.h"
 #include "supervisor/record/stops/ends.h"
 #include "supervisor/record/stops/stop_handler.h"
 #include "supervisor/record/tracees/findings.h"
+#include "supervisor/record/tracees/proc_file.h"
 #include "supervisor/record/tracees/thread_control.h"
 #include "supervisor/record/tracees/tracees.h"
 
 namespace redrive {
+namespace {
 
-pid_t ForeignMemory::memory_behind(const Thread& thread, uint64_t fd) const {
-  char name[64] = {};
-  if (readlink(descriptor_path(thread.tid, fd).c_str(), name, sizeof name - 1) < 0) return 0;
-  const std::filesystem::path path(name);  // /proc/PID/mem or /proc/PID/task/TID/mem
-  const std::vector<std::string> parts(path.begin(), path.end());
-  const bool of_process = parts.size() == 4 && parts[3] == "mem";
-  const bool of_thread = parts.size() == 6 && parts[3] == "task" && parts[5] == "mem";
-  if ((!of_process && !of_thread) || parts[1] != "proc") return 0;
-  return static_cast<pid_t>(parse_number(parts[2]).value_or(0));
+// The descriptors that a message has brought (unix(7), SCM_RIGHTS).
+void add_passed(const Memory& memory, const msghdr& message, std::vector<uint64_t>& fds) {
+  constexpr size_t kMost = 64 << 10;
+  Bytes control(std::min<size_t>(message.msg_controllen, kMost));
+  if (!memory.read(reinterpret_cast<Address>(message.msg_control), control.data(), control.size())) return;
+  for (size_t at = 0; at + sizeof(cmsghdr) <= control.size();) {
+    cmsghdr header;
+    std::memcpy(&header, &control[at], sizeof header);
+    const size_t end = at + std::min<size_t>(header.cmsg_len, control.size() - at);
+    if (header.cmsg_level == SOL_SOCKET && header.cmsg_type == SCM_RIGHTS) {
+      for (size_t place = at + CMSG_LEN(0); place + sizeof(int) <= end; place += sizeof(int)) {
+        int fd;
+        std::memcpy(&fd, &control[place], sizeof fd);
+        fds.push_back(static_cast<uint64_t>(fd));
+      }
+    }
+    at += std::max<size_t>(CMSG_ALIGN(end - at), sizeof(cmsghdr));
+  }
 }
 
-void ForeignMemory::note_opened(const Thread& thread, uint64_t fd) const {
-  thread.process->opens_memory |= memory_behind(thread, fd) != 0;
+// The files that the thread's call, which has succeeded, has given its process.
+std::vector<uint64_t> descriptors_made(const Thread& thread, uint64_t result) {
+  const SyscallRow& row = *thread.call.row;
+  const Memory& memory = thread.process->memory;
+  if (row.new_descriptor == NewDescriptor::file) return {result};
+  std::vector<uint64_t> fds;
+  for (size_t i = 0; i < row.args.size(); ++i) {
+    const Address address = thread.call.args[i];
+    if (msghdr one; row.args[i].kind == ArgKind::msghdr_out && memory.get(address, one)) {
+      add_passed(memory, one, fds);
+    } else if (row.args[i].kind == ArgKind::mmsghdr_out) {
+      mmsghdr each;
+      for (uint64_t n = 0; n < result && memory.get(address + n * sizeof each, each); ++n) {
+        add_passed(memory, each.msg_hdr, fds);
+      }
+    }
+  }
+  return fds;
+}
+
+}  // namespace
+
+Thread* ForeignMemory::owner_of(const Thread& thread, uint64_t fd) {
+  const auto file = ProcFile::behind(thread.tid, fd, "mem");
+  return file ? tracees_.shown_in(*file, file->process, thread) : nullptr;
+}
+
+void ForeignMemory::note_descriptors(Thread& thread, int64_t result) {
+  if (result < 0) return;
+  const auto is_memory = [&](uint64_t fd) { return ProcFile::behind(thread.tid, fd, "mem").has_value(); };
+  const auto fds = descriptors_made(thread, static_cast<uint64_t>(result));
+  if (std::none_of(fds.begin(), fds.end(), is_memory)) return;
+  for (const auto& [tid, other] : tracees_.threads()) {
+    if (other->fds != thread.fds) continue;
+    other->process->opens_memory = true;
+    if (other->process != thread.process) ask_to_stop(*other);
+  }
 }
 
 void ForeignMemory::note_written_memory(Thread& thread, uint64_t written, Event& event) {
-  Process& process = *thread.process;
   const SyscallRow& row = *thread.call.row;
   if (row.file_change != FileChange::writes) return;
   const uint64_t fd = thread.call.args[static_cast<size_t>(row.changed_arg)];
-  const pid_t pid = memory_behind(thread, fd);
-  if (!pid) return;
-  Thread* const owner = pid == process.pid ? &thread : tracees_.find(pid);
+  const Thread* const owner = owner_of(thread, fd);
   if (!owner) return;
   Process& target = *owner->process;
   const Address place = end_of_write(thread, written, 0) - written;
@@ -83,8 +123,8 @@ Unit* ForeignMemory::written_unit(const Thread& thread) {
   if (row.special == Special::write_process) {
     target = tracees_.named(thread, static_cast<pid_t>(thread.call.args[0]));
   } else if (row.file_change == FileChange::writes && thread.process->opens_memory) {
-    const pid_t pid = memory_behind(thread, thread.call.args[static_cast<size_t>(row.changed_arg)]);
-    if (pid && pid != thread.process->pid) target = tracees_.find(pid);
+    Thread* const owner = owner_of(thread, thread.call.args[static_cast<size_t>(row.changed_arg)]);
+    if (owner && owner->process != thread.process) target = owner;
   }
   return target ? target->process->unit : nullptr;
 }
@@ -168,7 +208,7 @@ std::vector<AddressRange> ForeignMemory::read_by(const Thread& thread, uint64_t 
     case SYS_preadv2:
     case SYS_read:
     case SYS_readv: {
-      owner = tracees_.find(memory_behind(thread, args[0]));
+      owner = owner_of(thread, args[0]);
       const bool placed = thread.call.row->number != SYS_read && thread.call.row->number != SYS_readv;
       const bool at_position = !placed || static_cast<int64_t>(args[3]) < 0;  // preadv2(2)
       if (owner) ranges = up_to(at_position ? DescriptorInfo::read(thread.tid, args[0]).position : args[3] + length);

@@ -41,15 +41,17 @@ class ForeignMemory {
   // Such a call has put `length` bytes that it has read into `outputs`: replaced instructions among them are shown as
   // they were.
   void show_own_code(Thread& thread, uint64_t length, std::span<const Span> outputs);
-  // The process whose memory is behind a descriptor (proc_pid_mem(5)); 0 if none is.
-  pid_t memory_behind(const Thread& thread, uint64_t fd) const;
-  // The process has opened a file. If that is memory of a process, its writes are examined from now on.
-  void note_opened(const Thread& thread, uint64_t fd) const;
+  // A call that may have given the process files has ended. If memory of a process is among them, the writes of all
+  // that have the thread's descriptors are examined from now on.
+  void note_descriptors(Thread& thread, int64_t result);
   // The call may have written to the memory of a process through a descriptor.
   void note_written_memory(Thread& thread, uint64_t written, Event& event);
 
  private:
   void make_write(Thread& thread);
+  // A thread of the process whose memory is behind a descriptor (proc_pid_mem(5)); null if none is, or if that is not
+  // recorded.
+  Thread* owner_of(const Thread& thread, uint64_t fd);
   std::vector<AddressRange> read_by(const Thread& thread, uint64_t length, const Process** source);
 
   Tracer& tracer_;

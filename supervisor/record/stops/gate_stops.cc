@@ -258,8 +258,7 @@ void GateStops::at_boundary(Thread& thread, user_regs_struct regs) {
   regs.eflags = regs.r11 = slot.regs.flags;
   tracer_.set_regs(thread.tid, regs);
   thread.process->gate->make_canonical(regs);
-  const SyscallRow* const row = thread.call.row;
-  if (row && row->new_descriptor == NewDescriptor::file) foreign_.note_opened(thread, regs.rax);
+  if (thread.call.row) foreign_.note_descriptors(thread, static_cast<int64_t>(regs.rax));
   signals_.raise_held(thread);
   control_.resume_user(thread, regs);
 }

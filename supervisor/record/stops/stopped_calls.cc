@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -44,12 +45,40 @@ namespace {
 // Whether the call asks which processors a thread may run on, or runs on.
 bool asks_processors(const SyscallRow& row) { return row.number == SYS_sched_getaffinity || row.number == SYS_getcpu; }
 
-// Whether a copy would change what the call does: one that has memory mapped (fcntl(2), F_SEAL_WRITE), or that has not
-// left the group yet that the process leaves. Its end would orphan that, and the kernel hangs up on orphaned groups
-// with stopped members (setpgid(2), _exit(2)).
+// Whether a copy would change what the call does: one that has memory mapped (fcntl(2), F_SEAL_WRITE; shmctl(2),
+// shm_nattch), that is a process to which a signal is sent (kill(2)), or that has not left the group yet that the
+// process leaves. Its end would orphan that, and the kernel hangs up on orphaned groups with stopped members
+// (setpgid(2), _exit(2)).
 bool shows_copies(const Thread& thread) {
-  const int64_t number = thread.call.row->number;
-  return number == SYS_setpgid || number == SYS_setsid || (number == SYS_fcntl && thread.call.args[1] == F_ADD_SEALS);
+  const auto& args = thread.call.args;
+  switch (thread.call.row->number) {
+    case SYS_setpgid:
+    case SYS_setsid:
+      return true;
+    case SYS_fcntl:
+      return args[1] == F_ADD_SEALS;
+    case SYS_shmctl:
+      return args[1] == IPC_STAT || args[1] == SHM_STAT || args[1] == SHM_STAT_ANY;
+    case SYS_kill:
+      return static_cast<pid_t>(args[0]) == -1;
+    default:
+      return false;
+  }
+}
+
+// Whether the call may have failed because of copies: they count for limits of processes (getrlimit(2), RLIMIT_NPROC;
+// cgroups(7), pids.max), and the files that they have mapped are in use.
+bool may_fail_by_copies(const Thread& thread, int64_t result) {
+  switch (thread.call.row->number) {
+    case SYS_umount2:
+    case SYS_mount:
+    case SYS_mount_setattr:
+      return result == -EBUSY;
+    case SYS_fcntl:
+      return thread.call.args[1] == F_SETLEASE && result == -EAGAIN;
+    default:
+      return is_birth(*thread.call.row) && result == -EAGAIN;
+  }
 }
 
 // Whether the call ends the process, or executes a program, if it succeeds.
@@ -159,8 +188,11 @@ void StoppedCalls::enter(Thread& thread) {
     foreign_.enter_write(thread, written);
     return;
   }
-  if (shows_copies(thread)) copies_.end_all();
   const auto enter_again = [this](Thread& delayed) { control_.rewind(delayed, delayed.entry); };
+  if (shows_copies(thread) && copies_.end_all()) {
+    enter_again(thread);  // so that it waits for its own ones first, which a signal would still find
+    return;
+  }
   if (leaves_memory(thread) && copies_.delay(thread, enter_again)) return;
   if (Unit* other = object_sharing_.unit_to_join_for_change(thread)) {
     control_.set_regs(thread, before_syscall(thread.entry));
@@ -179,7 +211,6 @@ void StoppedCalls::enter(Thread& thread) {
     control_.set_regs(thread, thread.entry);  // this call's own instruction may be among them
   }
   events_.open_call(thread, Memory::snapshot(thread.process->memory));
-  adapted_.open(thread);
   packet_rings_.replace(thread);
   // Others may use the number before its exit is seen.
   Messages::forget_closed(message_call(thread, thread.process->memory));
@@ -292,7 +323,7 @@ void StoppedCalls::leave(Thread& thread) {
     syscall_arg(regs, arg) = thread.call.args[static_cast<size_t>(arg)];
     control_.set_regs(thread, regs);
   }
-  if (thread.call.adapted) adapted_.fill(thread, stopped, regs);
+  adapted_.replace(thread, stopped, regs);
   if (thread.call.packet_ring) packet_rings_.replaced(thread, regs);
   if (std::exchange(thread.call.hides_untraced, false)) {
     if (thread.call.row->special == Special::clone) regs.rdi = thread.call.args[0];
@@ -308,8 +339,7 @@ void StoppedCalls::leave(Thread& thread) {
     control_.set_regs(thread, regs);
   }
   bool changed = false;
-  // Copies count for limits of processes (getrlimit(2), RLIMIT_NPROC; cgroups(7), pids.max).
-  if (is_birth(*thread.call.row) && result == -EAGAIN && copies_.end_all()) {
+  if (may_fail_by_copies(thread, result) && copies_.end_all()) {
     result = kErestartNoInterrupt;
     regs.rax = static_cast<uint64_t>(result);
     control_.set_regs(thread, regs);

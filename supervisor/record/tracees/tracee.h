@@ -73,7 +73,7 @@ struct Process {
   std::set<uint64_t> private_views;                 // objects of which it has had private views, and may still have
   std::shared_ptr<SharedMappings> shared_mappings;  // shared with the memory
   std::optional<Join> stays;                        // why it is in its parent's unit, unless it executes a program
-  bool opens_memory = false;                        // has opened memory of a process as a file: no call is served
+  bool opens_memory = false;                        // has memory of a process open as a file: no call is served
   bool dumpable = true;                             // what PR_GET_DUMPABLE answers, if redrive answers it
   bool maps_growing = false;                        // has mapped memory that grows downwards (MAP_GROWSDOWN)
   bool borrows_memory = false;                      // vfork child: runs on its parent's address space
@@ -120,7 +120,6 @@ struct CurrentCall {
   bool hides_untraced = false;        // a birth that the kernel makes without the CLONE_UNTRACED that was asked for
   std::optional<SignalAction> asked;  // the mask or action that it sets
   std::optional<tpacket_req> packet_ring;  // what it maps (PacketRings)
-  std::optional<std::string> adapted;      // what the file is to hold that it opens (AdaptedFiles)
   TakenSignals taken_before;               // by the threads of the process, at its entry
   struct Rest {
     uint64_t moved = 0;    // bytes that were transferred before

@@ -6,6 +6,7 @@
 
 #include "base/procfs.h"
 #include "supervisor/record/front/lifeline.h"
+#include "supervisor/record/tracees/proc_file.h"
 
 namespace redrive {
 namespace {
@@ -98,6 +99,17 @@ Thread* Tracees::named(const Thread& caller, pid_t number) {
   if (space == pid_namespace(getpid())) return find(number);
   for (const auto& [tid, thread] : threads_) {
     if (pid_in_own_namespace(tid) == number && pid_namespace(tid) == space) return thread.get();
+  }
+  return nullptr;
+}
+
+// Where procfs is not the recorder's, which PID namespace it is of can only be guessed: the reader's, most likely, or
+// else that of a thread with this number, which has given the reader the descriptor.
+Thread* Tracees::shown_in(const ProcFile& file, pid_t number, const Thread& reader) {
+  if (file.ours) return find(number);
+  if (Thread* const found = named(reader, number)) return found;
+  for (const auto& [tid, thread] : threads_) {
+    if (pid_in_own_namespace(tid) == number) return thread.get();
   }
   return nullptr;
 }

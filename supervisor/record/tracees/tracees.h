@@ -9,6 +9,8 @@
 
 namespace redrive {
 
+struct ProcFile;
+
 class Tracees {
  public:
   // `now`: the time of events (EventClock).
@@ -24,6 +26,8 @@ class Tracees {
   Unit* find_unit(UnitId id);
   // The recorded thread that another one calls by this number; null if there is none.
   Thread* named(const Thread& caller, pid_t number);
+  // The recorded thread that a file of procfs means by this number; null if there is none. `reader` has it open.
+  Thread* shown_in(const ProcFile& file, pid_t number, const Thread& reader);
   // `parent` is the event of its birth, `pid` its first process.
   Unit& add_unit(EventRef parent, pid_t pid);
   // `sharer`: the process whose memory it shares; null if there is none.
