@@ -63,6 +63,14 @@ struct ContentChange {
   uint64_t length = 0;
 };
 
+// A message that its receiver takes as a whole, also if it is empty.
+struct SentPacket {
+  EventRef send;
+  uint64_t offset = 0;  // in what the call has sent (sendmmsg(2))
+  uint64_t length = 0;
+  uint64_t at_ns = 0;
+};
+
 // An open file description (open(2)).
 struct OpenObject {
   enum class Kind : uint8_t {
@@ -111,11 +119,14 @@ struct OpenObject {
   std::optional<PastCall> listens, connects;
   int32_t peer_id = 0;  // what SO_PEERCRED (unix(7)) tells the other end; 0: not known
   std::optional<ObjectNumber> accepted_from;
-  Bytes peer_address;             // as accept, getpeername returned it
-  Bytes own_address;              // as getsockname returned it
-  std::set<EventRef> datagrams;   // the sends of those that it has received
-  std::array<bool, 2> shut{};     // for reading, for writing
-  bool unknown_messages = false;  // it has received messages of which the recording does not say who sent them
+  Bytes peer_address;            // as accept, getpeername returned it
+  Bytes own_address;             // as getsockname returned it
+  std::set<EventRef> datagrams;  // the sends of those that it has received
+  std::array<bool, 2> shut{};    // for reading, for writing
+  // Of a type that keeps messages apart: what was sent through it, and the calls that have received one, also the end
+  // of all, in their order.
+  std::vector<SentPacket> packets;
+  std::vector<EventRef> packet_receipts;
   // eventfd: writes since it was read; timerfd, signalfd: the last setting.
   std::vector<PastCall> changes;
   uint64_t expirations = 0;         // timerfd: how many were read since that
