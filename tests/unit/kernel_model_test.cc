@@ -188,6 +188,8 @@ TEST_CASE("names_after: of a file that was renamed, linked, unlinked or replaced
   CHECK(names({{SYS_renameat2, RENAME_EXCHANGE, "/d/b", "/d/a"}}) == Names{"/d/b"});
   CHECK(names({{SYS_link, 0, "/d/a", "/d/b"}, {SYS_unlink, 0, "/d/a", ""}}) == Names{"/d/b"});
   CHECK(names({{SYS_linkat, 0, "/d/x", "/d/b"}, {SYS_unlink, 0, "/d/a", ""}}).empty());
+  CHECK(names({{SYS_rmdir, 0, "/d/a", ""}}).empty());
+  CHECK(names({{SYS_rmdir, 0, "", ""}}) == Names{"/d/a"});
 }
 
 TEST_CASE("KernelModel: what is appended, and a file that is cut by its path") {
