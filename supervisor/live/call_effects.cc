@@ -79,7 +79,8 @@ DirectoryRef directory_at(const FinishedCall& call, uint64_t fd) {
   if (!known) return *call.process.directory;
   const OpenObject& object = call.model.objects()[known->object];
   const uint64_t path = object.made.number == SYS_open || object.made.number == SYS_creat ? 0 : 1;
-  return std::make_shared<const Directory>(Directory{object.made.event, object.made.number, path, object.base});
+  return std::make_shared<const Directory>(
+      Directory{object.made.event, object.made.number, path, object.base, object.names_before});
 }
 
 void open_with(const FinishedCall& call, DirectoryRef base, uint64_t flags) {
@@ -116,7 +117,6 @@ void change_names_at(const FinishedCall& call) {
       {call.past, directory_at(call, call.event.args[0]), directory_at(call, call.event.args[2])});
 }
 void unlinkat(const FinishedCall& call) {
-  if (call.event.args[2] & AT_REMOVEDIR) return;
   call.model.note_name_change({call.past, directory_at(call, call.event.args[0]), nullptr});
 }
 
@@ -275,18 +275,38 @@ void moves(OpenObject& object, int64_t bytes) {
   if (object.kind == Kind::file && object.offset) *object.offset += static_cast<uint64_t>(bytes);
 }
 
-void note_message(const FinishedCall& call, OpenObject& object) {
-  object.in_channel = call.event.receive->channel;
+bool keeps_messages_apart(const FinishedCall& call, const OpenObject& object) {
   const int type = socket_type(call.model, object);
-  if (type == 0 || type == SOCK_STREAM) return;
+  return type != 0 && type != SOCK_STREAM;
+}
+
+void note_received(const FinishedCall& call, OpenObject& object, uint64_t packets) {
+  const bool apart = keeps_messages_apart(call, object);
+  if (apart) object.packet_receipts.insert(object.packet_receipts.end(), packets, call.returned);
+  if (!call.event.receive) return;
+  object.in_channel = call.event.receive->channel;
+  if (!apart) return;
   for (const MessagePart& part : call.event.receive->parts) object.datagrams.insert(part.sender);
 }
 
-void note_received(const FinishedCall& call, OpenObject& object) {
-  if (call.event.receive) {
-    note_message(call, object);
-  } else {
-    object.unknown_messages |= object.kind == Kind::socket && call.event.result > 0;
+// An event that holds no send has sent nothing, or nothing that can be followed.
+void note_sent(const FinishedCall& call, OpenObject& object) {
+  if (!call.event.send) return;
+  object.out_channel = call.event.send->channel;
+  if (!keeps_messages_apart(call, object)) return;
+  const EventRef send = call.past.event;
+  const uint64_t at_ns = call.event.time.at_ns;
+  if (call.event.number != SYS_sendmmsg) {
+    object.packets.push_back({send, 0, call.event.send->length, at_ns});
+    return;
+  }
+  uint64_t offset = 0;
+  for (uint64_t i = 0; i < static_cast<uint64_t>(call.event.result); ++i) {
+    uint32_t length = 0;
+    static_cast<void>(
+        written(call.event, call.event.args[1] + i * sizeof(mmsghdr) + offsetof(mmsghdr, msg_len), length));
+    object.packets.push_back({send, offset, length, at_ns});
+    offset += length;
   }
 }
 
@@ -318,7 +338,8 @@ void note_read(const FinishedCall& call, OpenObject& object) {
     if (written(call.event, call.event.writes.front().address, expired)) object.expirations += expired;
   }
   object.read_bytes += bytes;
-  note_received(call, object);
+  const bool asked = call.event.args[2] > 0;  // a socket gives nothing to who asks for nothing
+  note_received(call, object, asked ? 1 : 0);
   moves(object, call.event.result);
 }
 
@@ -360,7 +381,7 @@ void note_written(const FinishedCall& call, OpenObject& object) {
     object.users.insert(call.past.event.unit);
     object.changes.push_back(call.past);
   }
-  if (call.event.send) object.out_channel = call.event.send->channel;
+  note_sent(call, object);
   put_at_place(call, object, object.flags & O_APPEND);
 }
 
@@ -393,14 +414,16 @@ template <int flags_argument>
 void receive(const FinishedCall& call) {
   OpenObject* const object = object_of(call, call.event.args[0]);
   if (!object) return;
-  note_received(call, *object);
-  const bool counts = !(call.event.args[flags_argument] & (MSG_PEEK | MSG_ERRQUEUE | MSG_OOB));
-  if (counts && call.event.number != SYS_recvmmsg) object->read_bytes += static_cast<uint64_t>(call.event.result);
+  const auto result = static_cast<uint64_t>(call.event.result);
+  const bool several = call.event.number == SYS_recvmmsg;
+  const bool takes = !(call.event.args[flags_argument] & (MSG_PEEK | MSG_ERRQUEUE));
+  note_received(call, *object, !takes ? 0 : several ? result : 1);
+  if (takes && !several) object->read_bytes += result;
 }
 void send(const FinishedCall& call) {
   OpenObject* const object = object_of(call, call.event.args[0]);
   if (!object) return;
-  if (call.event.send) object->out_channel = call.event.send->channel;
+  note_sent(call, *object);
   if (call.event.number != SYS_sendmmsg) object->written_bytes += static_cast<uint64_t>(call.event.result);
 }
 
@@ -559,8 +582,8 @@ void mmap(const FinishedCall& call) {
 // ---- Processes and threads
 
 void chdir(const FinishedCall& call) {
-  *call.process.directory =
-      std::make_shared<const Directory>(Directory{call.past.event, SYS_chdir, 0, *call.process.directory});
+  *call.process.directory = std::make_shared<const Directory>(
+      Directory{call.past.event, SYS_chdir, 0, *call.process.directory, call.model.name_changes().size()});
 }
 void fchdir(const FinishedCall& call) { *call.process.directory = directory_at(call, call.event.args[0]); }
 void umask(const FinishedCall& call) { *call.process.umask = static_cast<int64_t>(call.event.args[0]); }
@@ -721,6 +744,7 @@ const std::map<RowKey, Effect>& effects() {
       {SYS_mknodat, mknodat},
       {SYS_unlink, change_names},
       {SYS_unlinkat, unlinkat},
+      {SYS_rmdir, change_names},
       {SYS_rename, change_names},
       {SYS_renameat, change_names_at},
       {SYS_renameat2, change_names_at},

@@ -12,6 +12,7 @@ struct FinishedCall {
   ThreadModel& thread;
   const Event& event;  // with arguments, result and writes
   PastCall past;
+  EventRef returned;  // the event in which it has returned
 };
 
 // Whether the call may change something.

@@ -65,9 +65,9 @@ void KernelModel::start(UnitId unit, int32_t pid) {
   next_process_[unit] = 1;
 }
 
-const Event* KernelModel::call_of(ThreadName thread) const {
+const OngoingCall* KernelModel::call_of(ThreadName thread) const {
   const auto found = in_calls_.find(thread);
-  return found == in_calls_.end() ? nullptr : &found->second.second;
+  return found == in_calls_.end() ? nullptr : &found->second;
 }
 
 std::optional<ObjectNumber> KernelModel::find(const OpenObject& object) const {
@@ -126,7 +126,7 @@ void KernelModel::apply(UnitId unit, EventIndex index, const Event& event) {
       finish_call(unit, index, event);
       return repeat_calls(unit, index, event);
     case EventKind::entry:
-      in_calls_[name] = {index, event};
+      in_calls_[name] = {now_, event};
       if (event.child_unit || event.child_thread) bear(unit, index, event, true);
       if (event.fatal) end_thread(unit, event);
       return;
@@ -143,7 +143,7 @@ void KernelModel::apply(UnitId unit, EventIndex index, const Event& event) {
       call.child_thread = born ? 0 : event.child_thread;
       call.fatal = event.fatal;
       call.time = event.time;
-      return finish_call(unit, entry, call);
+      return finish_call(unit, entry.event, call);
     }
     case EventKind::signal:
       return deliver(unit, event);
@@ -184,8 +184,8 @@ void KernelModel::finish_call(UnitId unit, EventIndex index, const Event& call) 
   if (call.result == kErestartRestartblock && call.number != SYS_restart_syscall) thread.interrupted = call.number;
   const bool begun = call.number == SYS_connect && call.result == -EINPROGRESS;
   if ((is_error(call.result) && !begun) || restarts(call.result)) return;
-  apply_effects(
-      {*this, process, thread, call, PastCall{{unit, index}, call.number, call.args, call.result, call.time.at_ns}});
+  apply_effects({*this, process, thread, call,
+                 PastCall{{unit, index}, call.number, call.args, call.result, call.time.at_ns}, now_});
 }
 
 // ---- Births and ends

@@ -16,6 +16,12 @@ namespace redrive {
 // Whether two sockets are the ends of one connection, as far as bytes have gone through it or addresses tell.
 bool belong_together(const OpenObject& a, const OpenObject& b);
 
+// A call that a thread has entered and not left.
+struct OngoingCall {
+  EventRef entered;
+  Event event;
+};
+
 class KernelModel {
  public:
   using ProcessName = std::pair<UnitId, ProcessSerial>;
@@ -35,7 +41,7 @@ class KernelModel {
   const OpenObject& same(const OpenObject& object) const;
 
   // A thread is in a call there whose end has not come.
-  const Event* call_of(ThreadName thread) const;
+  const OngoingCall* call_of(ThreadName thread) const;
 
   // FIFOs that the program has made (mknod(2)), and the directories in which their paths begin.
   const std::vector<std::pair<PastCall, DirectoryRef>>& fifos() const { return fifos_; }
@@ -78,7 +84,7 @@ class KernelModel {
   std::vector<NameChange> name_changes_;
   std::map<ProcessName, ProcessModel> processes_;
   std::map<ThreadName, ThreadModel> threads_;
-  std::map<ThreadName, std::pair<EventIndex, Event>> in_calls_;
+  std::map<ThreadName, OngoingCall> in_calls_;
   std::map<UnitId, ProcessSerial> next_process_;
   std::map<UnitId, std::vector<Event>> recent_;  // the last events, of which a series may be
   SignalLog signals_;

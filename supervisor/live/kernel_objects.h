@@ -35,6 +35,7 @@ struct Directory {
   int64_t number = 0;                     // of that call; 0: the recording's working directory
   uint64_t path = 0;                      // which of its arguments is the path
   std::shared_ptr<const Directory> base;  // where its path begins, if it is relative; null for the first
+  size_t names_before = 0;                // how many names had changed when it was opened
 };
 using DirectoryRef = std::shared_ptr<const Directory>;
 
@@ -47,7 +48,7 @@ struct PastCall {
   uint64_t at_ns = 0;  // on the recording host's CLOCK_MONOTONIC; 0: not known
 };
 
-// A call that has changed which files names mean: unlink(2), rename(2), link(2) and the like.
+// A call that has changed which files names mean: unlink(2), rmdir(2), rename(2), link(2) and the like.
 struct NameChange {
   PastCall call;
   DirectoryRef from, to;  // where its paths begin, if they are relative
@@ -61,6 +62,14 @@ struct ContentChange {
   int64_t number = 0;  // of the call
   uint64_t offset = 0;
   uint64_t length = 0;
+};
+
+// A message that its receiver takes as a whole, also if it is empty.
+struct SentPacket {
+  EventRef send;
+  uint64_t offset = 0;  // in what the call has sent (sendmmsg(2))
+  uint64_t length = 0;
+  uint64_t at_ns = 0;
 };
 
 // An open file description (open(2)).
@@ -111,11 +120,14 @@ struct OpenObject {
   std::optional<PastCall> listens, connects;
   int32_t peer_id = 0;  // what SO_PEERCRED (unix(7)) tells the other end; 0: not known
   std::optional<ObjectNumber> accepted_from;
-  Bytes peer_address;             // as accept, getpeername returned it
-  Bytes own_address;              // as getsockname returned it
-  std::set<EventRef> datagrams;   // the sends of those that it has received
-  std::array<bool, 2> shut{};     // for reading, for writing
-  bool unknown_messages = false;  // it has received messages of which the recording does not say who sent them
+  Bytes peer_address;            // as accept, getpeername returned it
+  Bytes own_address;             // as getsockname returned it
+  std::set<EventRef> datagrams;  // the sends of those that it has received
+  std::array<bool, 2> shut{};    // for reading, for writing
+  // Of a type that keeps messages apart: what was sent through it, and the calls that have received one, also the end
+  // of all, in their order.
+  std::vector<SentPacket> packets;
+  std::vector<EventRef> packet_receipts;
   // eventfd: writes since it was read; timerfd, signalfd: the last setting.
   std::vector<PastCall> changes;
   uint64_t expirations = 0;         // timerfd: how many were read since that

@@ -33,6 +33,8 @@ struct KernelAction {
 // Bytes that were on their way: a datagram, or any part of a stream.
 struct LiveMessage {
   Bytes bytes;
+  bool urgent = false;               // the last byte (send(2), MSG_OOB)
+  bool taken = false;                // ... which was received already, ahead of other bytes: reads stop at its place
   std::optional<ObjectNumber> from;  // a datagram: the socket that has sent it; none: it was closed since
   bool withheld = false;             // it comes when the message that is to be first has been received
 };
@@ -120,7 +122,7 @@ struct LiveProcess {
   bool leads_session = false;
   int32_t group = 0;
   std::map<int, Descriptor> descriptors;
-  std::string directory;
+  std::optional<std::string> directory;  // none: one that was removed
   std::optional<uint32_t> umask;
   std::map<uint64_t, rlimit> limits;
   uint64_t stack_limit = 0;

@@ -20,9 +20,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <utility>
 
 #include "base/notice.h"
+#include "base/page.h"
 #include "supervisor/live/local_connection.h"
 
 namespace redrive {
@@ -106,23 +108,6 @@ bool is_open_to_all(const LiveObject& object) {
   return object.kind == Kind::socket && object.type != SOCK_STREAM && !object.peer;
 }
 
-// Sends without waiting. `to`: the address of a datagram; empty: where it is connected to. Returns 0, or the error.
-int put(int from, const Bytes& to, const Bytes& bytes) {
-  const int flags = fcntl(from, F_GETFL);
-  fcntl(from, F_SETFL, flags | O_NONBLOCK);
-  int err = 0;
-  size_t done = 0;
-  do {
-    const uint8_t* const rest = bytes.data() + done;
-    const ssize_t n = to.empty() ? ::write(from, rest, bytes.size() - done)
-                                 : sendto(from, rest, bytes.size() - done, 0, address_of(to), size_of(to));
-    if (n < 0) err = errno;
-    if (n > 0) done += static_cast<size_t>(n);
-  } while (!err && done < bytes.size());
-  fcntl(from, F_SETFL, flags);
-  return err;
-}
-
 // Where the file system has no files without names, or the directory has gone, it is in memory.
 int open_nameless(const std::string& directory, int flags) {
   constexpr mode_t kOwn = 0600;
@@ -132,8 +117,6 @@ int open_nameless(const std::string& directory, int flags) {
   fcntl(memory, F_SETFL, flags);
   return memory;
 }
-
-Error does_not_fit() { return Error{"the bytes that were on their way do not fit into a pipe or socket"}; }
 
 }  // namespace
 
@@ -238,7 +221,8 @@ Result<void> ObjectMaker::make_file(ObjectNumber number) {
   }
   if (fd < 0 && errno == ENOENT && writes) fd = ::open(object.path.c_str(), flags | O_CREAT | O_CLOEXEC, kMode);
   if (fd < 0) return errno_error("cannot open " + object.path);
-  if (!object.content.empty() && put(fd, {}, object.content) != 0) return errno_error("cannot write " + object.path);
+  if (!object.content.empty() && put_bytes(fd, {}, object.content).error)
+    return errno_error("cannot write " + object.path);
   if (object.lock && flock(fd, object.lock | LOCK_NB) != 0) return errno_error("cannot lock " + object.path + " again");
   if (object.offset) lseek(fd, static_cast<off_t>(*object.offset), SEEK_SET);
   return keep(number, fd);
@@ -279,8 +263,13 @@ Result<void> ObjectMaker::make_pipe(ObjectNumber number) {
   const LiveObject& object = spec_.objects[number];
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
-  TRY(keep(number, ends[object.end_number]));
-  return keep(*object.peer, ends[1 - object.end_number]);
+  const Fd own(ends[object.end_number]), others(ends[1 - object.end_number]);
+  TRY(keep(number, own));
+  TRY(keep(*object.peer, others));
+  for (const ObjectNumber end : {number, *object.peer}) {
+    if (spec_.objects[end].flags & O_DIRECT) fcntl(made_[end], F_SETFL, O_DIRECT);
+  }
+  return {};
 }
 
 // ---- Sockets
@@ -305,7 +294,7 @@ int ObjectMaker::in_directory_of(ObjectNumber number, const std::function<int()>
     const auto& table = process.descriptors;
     const bool has =
         std::any_of(table.begin(), table.end(), [&](const auto& its) { return its.second.object == number; });
-    if (has && chdir(process.directory.c_str()) == 0) break;
+    if (has && process.directory && chdir(process.directory->c_str()) == 0) break;
   }
   const int result = act();
   const bool back = fchdir(here) == 0;
@@ -430,34 +419,47 @@ Result<void> ObjectMaker::make_special(ObjectNumber number) {
 Result<void> ObjectMaker::fill(ObjectNumber number) {
   const LiveObject& object = spec_.objects[number];
   if (object.peer && !object.arriving.empty()) make_room(number, made_[*object.peer]);
-  for (const LiveMessage& message : object.arriving) {
-    const bool sender = message.from && made_[*message.from] >= 0;
-    const int from = object.peer ? made_[*object.peer]
-                     : sender    ? made_[*message.from]
-                                 : ::socket(object.domain, object.type | SOCK_CLOEXEC, object.protocol);
-    const auto given = give(number, message, from);
-    if (!object.peer && !sender) ::close(from);
-    if (!given) return given.error();
-  }
-  for (const LiveMessage& message : object.sent_ahead) TRY(give(number, message, made_[number]));
-  return {};
+  const auto from = [&](const LiveMessage& message) {
+    return object.peer ? made_[*object.peer] : message.from ? made_[*message.from] : -1;
+  };
+  TRY(give_all(number, object.arriving, from));
+  return give_all(number, object.sent_ahead, [&](const LiveMessage&) { return made_[number]; });
 }
 
+// In pipes and TCP connections.
 void ObjectMaker::make_room(ObjectNumber number, int from) const {
   const LiveObject& object = spec_.objects[number];
-  uint64_t all = 0;
-  for (const LiveMessage& message : object.arriving) all += message.bytes.size();
   constexpr uint64_t kUsual = 1 << 16;
-  if (object.kind == Kind::pipe) {
-    if (all > kUsual) fcntl(from, F_SETPIPE_SZ, static_cast<int>(all + kUsual));
-    return;
+  uint64_t all = 0, in_pages = 0;
+  for (const LiveMessage& message : object.arriving) {
+    all += message.bytes.size();
+    in_pages += page_up(message.bytes.size());
   }
+  if (object.kind == Kind::pipe) {
+    const bool packets = spec_.objects[*object.peer].flags & O_DIRECT;  // of which each has pages of its own
+    if (packets && in_pages > kUsual) fcntl(from, F_SETPIPE_SZ, static_cast<int>(in_pages));
+    if (!packets && all > kUsual) fcntl(from, F_SETPIPE_SZ, static_cast<int>(all + kUsual));
+  }
+  if (!is_internet(object)) return;
   const int room = static_cast<int>(std::min<uint64_t>(2 * all + kUsual, INT32_MAX));
   setsockopt(from, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room);
   setsockopt(made_[number], SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room);
 }
 
-Result<void> ObjectMaker::give(ObjectNumber number, const LiveMessage& message, int from) {
+// `from`: the sender's descriptor; -1: it was closed since.
+Result<void> ObjectMaker::give_all(ObjectNumber number, const std::vector<LiveMessage>& messages,
+                                   const std::function<int(const LiveMessage&)>& from) {
+  const LiveObject& object = spec_.objects[number];
+  for (auto message = messages.begin(); message != messages.end(); ++message) {
+    const int sender = from(*message);
+    const Fd another(sender < 0 ? ::socket(object.domain, object.type | SOCK_CLOEXEC, object.protocol) : -1);
+    const Put put = give(number, *message, sender < 0 ? another.get() : sender);
+    if (put.error) return does_not_fit(number, {message, messages.end()}, messages, put);
+  }
+  return {};
+}
+
+Put ObjectMaker::give(ObjectNumber number, const LiveMessage& message, int from) {
   Bytes to;
   if (is_open_to_all(spec_.objects[number])) {
     sockaddr_storage name{};
@@ -466,17 +468,46 @@ Result<void> ObjectMaker::give(ObjectNumber number, const LiveMessage& message, 
     to.assign(reinterpret_cast<uint8_t*>(&name), reinterpret_cast<uint8_t*>(&name) + size);
   }
   if (message.withheld) {
-    withheld_.push_back({number, fcntl(from, F_DUPFD_CLOEXEC, first_), to, &message.bytes});
-    return {};
+    withheld_.push_back({number, fcntl(from, F_DUPFD_CLOEXEC, first_), to, &message});
+    return {message.bytes.size()};
   }
-  const int err = in_directory_of(number, [&] { return put(from, to, message.bytes); });
-  return err ? Result<void>(does_not_fit()) : Result<void>();
+  const Put put = put_there(number, from, to, message);
+  if (message.taken) take_urgent(made_[number]);
+  return put;
+}
+
+Put ObjectMaker::put_there(ObjectNumber number, int from, const Bytes& to, const LiveMessage& message) const {
+  Put put;
+  in_directory_of(number, [&] {
+    put = put_message(from, to, message);
+    return 0;
+  });
+  return put;
+}
+
+// `left`: the messages that were not put there, of the first of which `put` tells.
+Error ObjectMaker::does_not_fit(ObjectNumber number, std::span<const LiveMessage> left,
+                                std::span<const LiveMessage> all, const Put& put) const {
+  const auto bytes = [](std::span<const LiveMessage> messages) {
+    return std::accumulate(messages.begin(), messages.end(), size_t{0},
+                           [](size_t sum, const LiveMessage& message) { return sum + message.bytes.size(); });
+  };
+  std::string where = "a connection that is not accepted";
+  for (const LiveProcess& process : spec_.processes) {
+    for (const auto& [fd, descriptor] : process.descriptors) {
+      if (descriptor.object == number) where = fmt::format("descriptor {} of unit {}", fd, process.unit);
+    }
+  }
+  const std::string text = fmt::format("{} of the {} bytes ({} of the {} messages) on their way to {} do not fit there",
+                                       bytes(left) - put.bytes, bytes(all), left.size(), all.size(), where);
+  return put.error == EAGAIN || put.error == ENOBUFS ? Error{text} : errno_error(text, put.error);
 }
 
 Result<void> ObjectMaker::put_withheld() {
   for (const Withheld& each : withheld_) {
-    const int err = in_directory_of(each.receiver, [&] { return put(each.from, each.to, *each.bytes); });
-    if (err == EAGAIN || err == ENOBUFS) return does_not_fit();  // otherwise its receiver is gone
+    const Put put = put_there(each.receiver, each.from, each.to, *each.message);
+    const bool full = put.error == EAGAIN || put.error == ENOBUFS;  // otherwise its receiver is gone
+    if (full) return does_not_fit(each.receiver, {each.message, 1}, {each.message, 1}, put);
   }
   for (const int fd : to_shut_) shutdown(fd, SHUT_WR);
   for (const Withheld& each : withheld_) ::close(each.from);

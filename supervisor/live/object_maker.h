@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/result.h"
 #include "supervisor/live/live_spec.h"
+#include "supervisor/live/put_message.h"
 
 namespace redrive {
 
@@ -45,7 +47,12 @@ class ObjectMaker {
   void finish(ObjectNumber object);
   Result<void> fill(ObjectNumber object);
   void make_room(ObjectNumber object, int from) const;
-  Result<void> give(ObjectNumber object, const LiveMessage& message, int from);
+  Result<void> give_all(ObjectNumber object, const std::vector<LiveMessage>& messages,
+                        const std::function<int(const LiveMessage&)>& from);
+  Put give(ObjectNumber object, const LiveMessage& message, int from);
+  Put put_there(ObjectNumber object, int from, const Bytes& to, const LiveMessage& message) const;
+  Error does_not_fit(ObjectNumber object, std::span<const LiveMessage> left, std::span<const LiveMessage> all,
+                     const Put& put) const;
 
   const LiveSpec& spec_;
   const int first_;
@@ -55,7 +62,7 @@ class ObjectMaker {
     ObjectNumber receiver = 0;
     int from = -1;  // a descriptor of its own
     Bytes to;       // a datagram: the address; empty: where the socket is connected to
-    const Bytes* bytes = nullptr;
+    const LiveMessage* message = nullptr;
   };
   std::vector<Withheld> withheld_;
   std::vector<int> to_shut_;  // for writing, after that

@@ -64,6 +64,21 @@ bool leaves_bytes(const Event& call) {
   }
 }
 
+// Whether it sends or receives an urgent byte (send(2)).
+bool is_urgent(const Event& call) {
+  switch (call.number) {
+    case SYS_sendto:
+    case SYS_recvfrom:
+    case SYS_sendmmsg:
+      return call.args[3] & MSG_OOB;
+    case SYS_sendmsg:
+    case SYS_recvmsg:
+      return call.args[2] & MSG_OOB;
+    default:
+      return false;
+  }
+}
+
 class Reader {
  public:
   Reader(const Trace& trace, const Places& places, const SignalCauses& causes)
@@ -120,10 +135,10 @@ class Reader {
       return {};
     }
     past_.latest_ns = std::max(past_.latest_ns, event->time.at_ns);
-    const Event* const entered = past_.model.call_of({self.unit, event->thread});
-    const bool leaves = leaves_bytes(event->kind == EventKind::exit && entered ? *entered : *event);
-    if (event->send) past_.in_flight.sent(self, *event->send, event->time.at_ns);
-    if (event->receive && !leaves) past_.in_flight.received(*event->receive);
+    const OngoingCall* const entered = past_.model.call_of({self.unit, event->thread});
+    const Event& call = event->kind == EventKind::exit && entered ? entered->event : *event;
+    if (event->send) past_.in_flight.sent(self, *event->send, event->time.at_ns, is_urgent(call));
+    if (event->receive && !leaves_bytes(call)) past_.in_flight.received(*event->receive, is_urgent(call));
     past_.model.apply(self.unit, self.event, *event);
     const UnitId born = event->child_unit;
     cursor.advance();
@@ -287,6 +302,21 @@ Result<void> add_waits(const Trace& trace, Communication& communication) {
     sort_needs(needs);
   }
   return {};
+}
+
+void add_packets(const Past& later, Communication& communication) {
+  const auto& objects = later.model.objects();
+  for (const OpenObject& receiver : objects) {
+    if (!receiver.peer) continue;
+    std::vector<SentPacket> sent = objects[*receiver.peer].packets;
+    std::stable_sort(sent.begin(), sent.end(), [](const auto& a, const auto& b) { return a.at_ns < b.at_ns; });
+    for (size_t i = 0; i < std::min(sent.size(), receiver.packet_receipts.size()); ++i) {
+      const EventRef receipt = receiver.packet_receipts[i], send = sent[i].send;
+      if (receipt.unit == send.unit) continue;
+      communication.units.at(receipt.unit).needs.push_back({receipt.event, send, false});
+    }
+  }
+  for (auto& [id, unit] : communication.units) sort_needs(unit.needs);
 }
 
 Result<void> add_connections(const Trace& trace, const Past& later, Communication& communication) {

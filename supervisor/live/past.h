@@ -28,6 +28,8 @@ Result<Past> read_past(const Trace& trace, const Places& places, const SignalCau
 Result<void> add_waits(const Trace& trace, Communication& communication);
 // ... and connections: one that was accepted has been made. `later`: the past of the recording's end.
 Result<void> add_connections(const Trace& trace, const Past& later, Communication& communication);
+// ... and packets of socket pairs, which come in the order of sending, also empty ones and those that were cut.
+void add_packets(const Past& later, Communication& communication);
 // ... and signals: one that has arrived was sent.
 void add_signals(const SignalCauses& causes, Communication& communication);
 // ... and what pipes can hold: a writer that has got far ahead has a reader that has made room.

@@ -184,7 +184,7 @@ Result<Delivery> find_delivery(const Trace& trace, const Communication& communic
   std::vector<Unreceived> unreceived;
   for (const uint64_t channel : channels_into(wanted.at.unit, past, later)) {
     for (const auto& piece : later.in_flight.pieces(channel)) {
-      if (piece.send.unit == wanted.sender) unreceived.push_back({piece.send, channel});
+      if (piece.send.unit == wanted.sender && piece.awaits_receipt()) unreceived.push_back({piece.send, channel});
     }
   }
   std::sort(unreceived.begin(), unreceived.end(), [](const auto& a, const auto& b) { return a.send < b.send; });

@@ -78,6 +78,7 @@ Result<Revival> Revival::make(const Trace& trace, const RevivalOptions& options)
   TRY(add_capacities(trace, communication));
   ASSIGN_OR_RETURN(const Past later, read_past(trace, ends_of(trace)));
   TRY(add_connections(trace, later, communication));
+  add_packets(later, communication);
   const SignalCauses causes = causes_of_signals(later.model.signals());
   add_signals(causes, communication);
   std::vector<EventRef> events = options.events;

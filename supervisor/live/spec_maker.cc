@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <limits.h>
 #include <linux/sched.h>
 #include <netinet/in.h>
 #include <sys/eventfd.h>
@@ -220,35 +221,70 @@ void SpecMaker::pair_sockets() {
   }
 }
 
+namespace {
+
+// What a read had no room for of a packet is gone (pipe(2), O_DIRECT). A write of more than PIPE_BUF bytes makes
+// several.
+void drop_cut(std::vector<InFlight::Piece>& pieces) {
+  for (InFlight::Piece& piece : pieces) {
+    if (!piece.rest) continue;
+    const uint64_t cut = std::min<uint64_t>(piece.length, (PIPE_BUF - piece.offset % PIPE_BUF) % PIPE_BUF);
+    piece.offset += cut;
+    piece.length -= cut;
+  }
+  std::erase_if(pieces, [](const auto& piece) { return piece.length == 0; });
+}
+
+}  // namespace
+
+// The ends of a connection are a queue: as many packets as were received are gone, the oldest first. Contents do not
+// tell which these were, because they may be equal, cut or empty.
+std::vector<InFlight::Piece> SpecMaker::packets_between(const OpenObject& sender, const OpenObject& receiver,
+                                                        uint64_t channel) const {
+  std::vector<InFlight::Piece> all;
+  for (const SentPacket& packet : sender.packets) {
+    all.push_back({packet.send, packet.offset, packet.length, packet.at_ns, channel});
+  }
+  for (const auto& [name, thread] : past_.model.threads()) {
+    const OngoingCall* const call = past_.model.call_of(name);
+    const auto send = call ? call->event.send : std::nullopt;
+    const bool sends = send && send->channel == channel && send->length > 0;
+    if (sends) all.push_back({call->entered, 0, send->length, call->event.time.at_ns, channel});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.at_ns < b.at_ns; });
+  all.erase(all.begin(), all.begin() + static_cast<long>(std::min(all.size(), receiver.packet_receipts.size())));
+  return all;
+}
+
 // What has been sent to an end and not received.
 Result<std::vector<InFlight::Piece>> SpecMaker::arriving(ObjectNumber at) const {
   const OpenObject& object = past_.model.objects()[at];
   const auto peer = needed_.at(at);
   if (!peer) return past_.in_flight.pieces(later_.model.same(object).datagrams);
   const OpenObject& sender = past_.model.objects()[*peer];
-  const uint64_t channel = object.in_channel ? object.in_channel : sender.out_channel;
+  // A first send that has not returned is known only later.
+  uint64_t channel = object.in_channel ? object.in_channel : sender.out_channel;
+  if (!channel) channel = later_.model.same(sender).out_channel;
+  if (object.kind == Kind::socket && socket_type(past_.model, object) != SOCK_STREAM) {
+    return packets_between(sender, object, channel);
+  }
   auto pieces = past_.in_flight.pieces(channel);
   int64_t sum = 0;
-  for (const auto& piece : pieces) sum += static_cast<int64_t>(piece.length);
+  for (const auto& piece : pieces) {
+    if (piece.urgent != InFlight::Urgent::taken) sum += static_cast<int64_t>(piece.length);
+  }
   auto left = static_cast<int64_t>(sender.written_bytes) - static_cast<int64_t>(object.read_bytes);
   // A call that has not returned may have sent already, and all of it may have been read.
   for (const auto& [name, thread] : past_.model.threads()) {
-    const Event* const call = past_.model.call_of(name);
-    if (!call || !call->send || call->send->channel != channel) continue;
-    left += static_cast<int64_t>(call->send->length);
+    const OngoingCall* const call = past_.model.call_of(name);
+    const auto send = call ? call->event.send : std::nullopt;
+    if (send && send->channel == channel) left += static_cast<int64_t>(send->length);
   }
-  const bool datagrams = object.kind == Kind::socket && socket_type(past_.model, object) != SOCK_STREAM;
-  if (datagrams && object.unknown_messages) {
-    return Error{
-        fmt::format("it is not known what was on its way in {}: some of its messages were cut when they were "
-                    "received (recv(2), MSG_TRUNC)",
-                    what(object))};
-  }
-  if (datagrams) {  // what did not fit into the receiver's buffer is gone (recv(2), MSG_TRUNC)
-    std::erase_if(pieces, [](const auto& piece) { return piece.rest; });
+  if (left == sum) {
+    if (object.kind == Kind::pipe && sender.flags & O_DIRECT) drop_cut(pieces);
+    std::erase_if(pieces, [](const auto& piece) { return piece.urgent == InFlight::Urgent::passed; });
     return pieces;
   }
-  if (left == sum) return pieces;
   return Error{
       fmt::format("it is not known what was on its way in {}: {} bytes were written and not read, and {} of "
                   "them are known (bytes that sendfile(2) or splice(2) has moved are not)",
@@ -267,7 +303,9 @@ Result<void> SpecMaker::want_inputs(WantedInputs& inputs) {
   for (const auto& [number, peer] : needed_) {
     want_object(past_.model.objects()[number], inputs);
     ASSIGN_OR_RETURN(const auto pieces, arriving(number));
-    for (const auto& piece : pieces) inputs.want(piece.send);
+    for (const auto& piece : pieces) {
+      if (piece.length > 0) inputs.want(piece.send);
+    }
     for (const auto& piece : sent_ahead(number)) inputs.want(piece.send);
   }
   file_specs_.want_fifos(inputs);
@@ -379,20 +417,25 @@ bool SpecMaker::received_by_first(ObjectNumber number) const {
 
 // What the unit sends to itself, and what it has received in part, does not race with others.
 bool SpecMaker::withheld(const InFlight::Piece& piece) const {
-  if (piece.send.unit == first_->before.unit || piece.offset > 0) return false;
+  const bool in_part = piece.offset > 0 || piece.urgent == InFlight::Urgent::taken;
+  if (piece.send.unit == first_->before.unit || in_part) return false;
   const bool up_to_it = piece.send.unit == first_->message.unit && piece.send.event <= first_->message.event;
   const auto its = past_.in_flight.pieces({first_->message});
   return !up_to_it || its.empty() || piece.channel != its.front().channel;
 }
 
 Result<LiveMessage> SpecMaker::message(const InFlight::Piece& piece, const WantedInputs& inputs) const {
-  const WantedInputs::Read* const read = inputs.of(piece.send);
-  if (!read || read->payload.size() < piece.offset + piece.length) {
-    return Error{fmt::format("the bytes of event {} of unit {} were not found", piece.send.event, piece.send.unit)};
-  }
   LiveMessage out;
-  const auto first = read->payload.begin() + static_cast<long>(piece.offset);
-  out.bytes.assign(first, first + static_cast<long>(piece.length));
+  if (piece.length > 0) {
+    const WantedInputs::Read* const read = inputs.of(piece.send);
+    if (!read || read->payload.size() < piece.offset + piece.length) {
+      return Error{fmt::format("the bytes of event {} of unit {} were not found", piece.send.event, piece.send.unit)};
+    }
+    const auto first = read->payload.begin() + static_cast<long>(piece.offset);
+    out.bytes.assign(first, first + static_cast<long>(piece.length));
+  }
+  out.urgent = piece.urgent != InFlight::Urgent::no;
+  out.taken = piece.urgent == InFlight::Urgent::taken;
   for (const auto& [number, peer] : needed_) {
     if (later_.model.same(past_.model.objects()[number]).out_channel == piece.channel) out.from = number;
   }
@@ -588,9 +631,10 @@ Result<LiveThread> SpecMaker::thread_of(KernelModel::ThreadName name, const Thre
   if (model.name) out.name = inputs.text(model.name->event);
   out.repeated = repeated_calls(model.repeated, inputs);
   out.pending = signals_of(model.pending, inputs);
-  if (const Event* const entered = past_.model.call_of(name); entered && state.in_syscall) {
-    ASSIGN_OR_RETURN(const auto result, result_to_come(name, *entered));
-    const int64_t number = entered->number == SYS_restart_syscall ? model.interrupted : entered->number;
+  if (const OngoingCall* const ongoing = past_.model.call_of(name); ongoing && state.in_syscall) {
+    const Event& entered = ongoing->event;
+    ASSIGN_OR_RETURN(const auto result, result_to_come(name, entered));
+    const int64_t number = entered.number == SYS_restart_syscall ? model.interrupted : entered.number;
     if (number < 0) {
       return Error{
           fmt::format("thread {} of unit {} continues a call that cannot be entered again", name.second, name.first)};
@@ -640,7 +684,12 @@ Result<void> SpecMaker::add_processes(const WantedInputs& inputs, const std::map
       continue;
     }
     out.descriptors = *process.descriptors;
-    out.directory = file_specs_.directory_of(*process.directory, inputs);
+    out.directory = file_specs_.directory_now(*process.directory, inputs);
+    if (out.directory && access(out.directory->c_str(), F_OK) != 0) {
+      const std::string note =
+          fmt::format("the directory {} is missing: it is made anew, and is empty", *out.directory);
+      if (std::find(spec.notes.begin(), spec.notes.end(), note) == spec.notes.end()) spec.notes.push_back(note);
+    }
     if (*process.umask >= 0) out.umask = static_cast<uint32_t>(*process.umask);
     for (const auto& [resource, call] : process.limits) {
       if (const auto limit = inputs.value<rlimit>(call.event)) out.limits[resource] = *limit;

@@ -45,6 +45,8 @@ class SpecMaker {
   bool is_held(ObjectNumber number) const;
   void pair(ObjectNumber a, ObjectNumber b);
   Result<std::vector<InFlight::Piece>> arriving(ObjectNumber at) const;
+  std::vector<InFlight::Piece> packets_between(const OpenObject& sender, const OpenObject& receiver,
+                                               uint64_t channel) const;
   std::vector<InFlight::Piece> sent_ahead(ObjectNumber from) const;
 
   void want_object(const OpenObject& object, WantedInputs& inputs) const;

@@ -319,6 +319,11 @@ def calls(ctx, unit, pattern):
     return found
 
 
+def at_share(ctx, share):
+    """The event of the first unit that comes after this share of them."""
+    return int(share * sum(interval["events"] for interval in ctx.json("ls", ctx.trace)["units"][0]["intervals"]))
+
+
 def receipts(ctx, unit, after=0):
     """The numbers of a unit's receipts of messages, with the units that have sent these."""
     shown = ctx.expect_status(ctx.redrive("dump", ctx.trace, unit), 0).stdout
@@ -727,15 +732,133 @@ def shared(ctx):
 
 @test("live/unknown")
 def unknown(ctx):
-    """What nothing tells is refused, not guessed: who has changed a counter that units share first, and where messages that were cut came from."""
-    for name, words in (("eventfd", "shares the counter"), ("socketpairs", "some of its messages were cut")):
-        shutil.rmtree(ctx.trace, ignore_errors=True)
-        ctx.fresh_work()
-        binary = program(ctx.options, name)
-        ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", binary, cwd=ctx.work), 0)
-        events = sum(interval["events"] for interval in ctx.json("ls", ctx.trace)["units"][0]["intervals"])
-        outcome = ctx.expect_status(ctx.redrive("live", ctx.trace, "--break", f"1@{int(events * 0.6)}", cwd=ctx.work), 1)
-        ctx.expect(words in outcome.stderr and not outcome.stdout, outcome, f"{name} is not refused")
+    """What nothing tells is refused, not guessed: who has changed a counter that units share first."""
+    ctx.fresh_work()
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", program(ctx.options, "eventfd"), cwd=ctx.work), 0)
+    outcome = live(ctx, "--break", f"1@{at_share(ctx, 0.6)}", status=1)
+    ctx.expect("shares the counter" in outcome.stderr and not outcome.stdout, outcome, "is not refused")
+
+
+PACKETS = """
+import os, socket
+def pair(kind): return socket.socketpair(socket.AF_UNIX, kind)
+def left(receive):
+    found = []
+    try:
+        while True: found.append(receive())
+    except BlockingIOError:
+        return found
+ends = []
+for kind in socket.SOCK_DGRAM, socket.SOCK_SEQPACKET:
+    few, twin, many = pair(kind), pair(kind), pair(kind)
+    for text in b'is cut', b'', b'one', b'', b'three', b'': few[0].send(text)
+    few[1].recv(2)
+    few[1].recv(9)
+    twin[0].send(b'three')  # and is received, while the other one is on its way
+    twin[1].recv(9)
+    for i in range(200): many[0].send(b'x' * (i % 50))
+    ends += few, many
+pipe = os.pipe2(os.O_DIRECT | os.O_NONBLOCK)
+for text in b'aa', b'bbb', b'c', bytes(5000): os.write(pipe[1], text)
+os.read(pipe[0], 1)
+os.getpgrp()
+for end in ends: print(left(lambda: end[1].recv(99, socket.MSG_DONTWAIT)))
+print([len(text) for text in left(lambda: os.read(pipe[0], 9999))])
+os.write(pipe[1], b'd')
+os.write(pipe[1], b'e')
+print(os.read(pipe[0], 9), flush=True)
+"""
+
+
+@test("live/packets")
+def packets(ctx):
+    """Packets come out of socket pairs and pipes as they were sent: one by one, also empty ones, and those that were cut do not come again."""
+    recorded = record(ctx, "/usr/bin/python3", "packets.py", packets_py=PACKETS)
+    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getpgrp[(]')[-1]}")
+    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
+
+
+@test("live/cut_packets")
+def cut_packets(ctx):
+    """Of two units, each has sent what the other one has received, also where that was cut."""
+    ctx.fresh_work()
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", program(ctx.options, "socketpairs"), cwd=ctx.work), 0)
+    for share in 0.4, 0.6, 0.9:
+        outcome = live(ctx, f"1@{at_share(ctx, share)}")
+        ctx.expect(outcome.stdout.startswith("ok"), outcome, f"{share}: is wrong")
+
+
+DIRECTORIES = """
+import os
+home = os.getcwd()
+def child(change):
+    if os.fork() == 0:
+        os.mkdir(f'below{change}')
+        os.chdir(f'below{change}')
+        if change == 1: os.rmdir(f'{home}/below1')
+        if change == 2: os.rename(f'{home}/below2', f'{home}/other')
+        os.getpgrp()
+        try:
+            print(change, os.path.basename(os.getcwd()), flush=True)
+        except FileNotFoundError:
+            print(change, 'removed', os.listdir('.'), flush=True)
+        os.chdir(home)
+        if change == 3: os.rmdir('below3')
+        os._exit(0)
+    os.wait()
+for change in range(4): child(change)
+"""
+
+
+@test("live/directories")
+def directories(ctx):
+    """A working directory that was removed is so, one that was renamed is found, and one that was removed since is made anew."""
+    recorded = record(ctx, "/usr/bin/python3", "directories.py", directories_py=DIRECTORIES)
+    lines = recorded.stdout.splitlines(True)
+    for change, unit in enumerate("2345"):
+        outcome = live(ctx, f"{unit}@{calls(ctx, unit, r'^getpgrp[(]')[-1]}")
+        ctx.expect(outcome.stdout.startswith(lines[change]), outcome, f"{change}: recorded was {lines[change]}")
+        says = "below3 is missing: it is made anew, and is empty" in outcome.stderr
+        ctx.expect(says == (change == 3), outcome, f"{change}: a directory that is made anew")
+
+
+URGENT = """
+import fcntl, socket, struct, time
+def connection(family):
+    if family == socket.AF_UNIX: return socket.socketpair()
+    with socket.create_server(('127.0.0.1', 0)) as listener:
+        sender = socket.create_connection(listener.getsockname())
+        return sender, listener.accept()[0]
+def receive(end, flags):
+    try:
+        got = end.recv(99, flags | socket.MSG_DONTWAIT)
+    except OSError as error:
+        got = error.errno
+    at_mark = fcntl.ioctl(end, 0x8905, struct.pack('i', 0))  # SIOCATMARK
+    return got, at_mark[0]
+ends = []
+for family in socket.AF_UNIX, socket.AF_INET:
+    for inline, before in (0, []), (1, []), (0, [1]), (0, [0]), (0, [1, 0]), (0, [0, 0]), (0, [1, 0, 0]):
+        sender, end = connection(family)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, inline)
+        sender.send(b'abc')
+        sender.send(b'de!', socket.MSG_OOB)
+        sender.send(b'xyz')
+        time.sleep(0.01)
+        for urgent in before: receive(end, socket.MSG_OOB if urgent else 0)
+        ends.append((sender, end))
+import os
+os.getpgrp()
+for sender, end in ends: print([receive(end, flags) for flags in (socket.MSG_OOB, 0, 0, 0)], flush=True)
+"""
+
+
+@test("live/urgent")
+def urgent(ctx):
+    """An urgent byte (MSG_OOB) that was on its way is one again; reads stop at the place of one that was received."""
+    recorded = record(ctx, "/usr/bin/python3", "urgent.py", urgent_py=URGENT)
+    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getpgrp[(]')[-1]}")
+    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
 
 
 @test("live/deliver_refused")

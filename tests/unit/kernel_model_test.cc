@@ -23,11 +23,13 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <tuple>
 
 #include "interceptors/syscall_table.h"
 #include "supervisor/live/call_effects.h"
 #include "supervisor/live/file_names.h"
 #include "supervisor/live/in_flight.h"
+#include "supervisor/live/past.h"
 #include "tests/unit/unit_test.h"
 
 namespace redrive::kernel_model_test {
@@ -186,6 +188,8 @@ TEST_CASE("names_after: of a file that was renamed, linked, unlinked or replaced
   CHECK(names({{SYS_renameat2, RENAME_EXCHANGE, "/d/b", "/d/a"}}) == Names{"/d/b"});
   CHECK(names({{SYS_link, 0, "/d/a", "/d/b"}, {SYS_unlink, 0, "/d/a", ""}}) == Names{"/d/b"});
   CHECK(names({{SYS_linkat, 0, "/d/x", "/d/b"}, {SYS_unlink, 0, "/d/a", ""}}).empty());
+  CHECK(names({{SYS_rmdir, 0, "/d/a", ""}}).empty());
+  CHECK(names({{SYS_rmdir, 0, "", ""}}) == Names{"/d/a"});
 }
 
 TEST_CASE("KernelModel: what is appended, and a file that is cut by its path") {
@@ -447,7 +451,7 @@ TEST_CASE("KernelModel: a call that is in progress does nothing before its end")
   entry.kind = EventKind::entry;
   story.happens();
   REQUIRE(story.model.call_of({1, 0}));
-  CHECK_EQ(story.model.call_of({1, 0})->number, SYS_accept4);
+  CHECK_EQ(story.model.call_of({1, 0})->event.number, SYS_accept4);
   CHECK_FALSE(story.has(8));
   Event& exit = story.call(SYS_accept4, {}, 8);
   exit.kind = EventKind::exit;
@@ -581,6 +585,99 @@ TEST_CASE("InFlight: what was sent and not received, in the order of sending") {
   CHECK_EQ(pieces[1].offset, 30);
   CHECK_EQ(pieces[1].length, 70);
   CHECK(flow.pieces(8).empty());
+}
+
+TEST_CASE("InFlight: urgent bytes wait, have been taken ahead of others, or are gone") {
+  using Urgent = InFlight::Urgent;
+  InFlight flow;
+  constexpr uint64_t kChannel = 7;
+  const auto receive = [&](EventIndex send, uint64_t offset, uint64_t length, bool urgent) {
+    Receive receive;
+    receive.channel = kChannel;
+    receive.parts.push_back({{1, send}, offset, length, 0});
+    flow.received(receive, urgent);
+  };
+  const auto expect = [&](std::vector<std::tuple<EventIndex, uint64_t, uint64_t, Urgent>> expected) {
+    std::vector<std::tuple<EventIndex, uint64_t, uint64_t, Urgent>> found;
+    for (const auto& piece : flow.pieces(kChannel)) {
+      found.emplace_back(piece.send.event, piece.offset, piece.length, piece.urgent);
+    }
+    CHECK(found == expected);
+  };
+  flow.sent({1, 10}, {kChannel, 3, 0}, 100);
+  flow.sent({1, 11}, {kChannel, 3, 0}, 110, true);
+  flow.sent({1, 12}, {kChannel, 3, 0}, 120);
+  expect({{10, 0, 3, Urgent::no}, {11, 0, 3, Urgent::yes}, {12, 0, 3, Urgent::no}});
+  receive(11, 2, 1, true);
+  expect({{10, 0, 3, Urgent::no}, {11, 0, 2, Urgent::no}, {11, 2, 1, Urgent::taken}, {12, 0, 3, Urgent::no}});
+  receive(10, 0, 3, false);
+  receive(11, 0, 2, false);
+  expect({{11, 2, 1, Urgent::taken}, {12, 0, 3, Urgent::no}});
+  receive(12, 0, 1, false);
+  expect({{12, 1, 2, Urgent::no}});
+  flow.sent({1, 13}, {kChannel, 1, 0}, 130, true);
+  flow.sent({1, 14}, {kChannel, 2, 0}, 140);
+  receive(12, 1, 2, false);
+  expect({{13, 0, 1, Urgent::yes}, {14, 0, 2, Urgent::no}});
+  receive(14, 0, 1, false);
+  expect({{13, 0, 1, Urgent::passed}, {14, 1, 1, Urgent::no}});
+}
+
+TEST_CASE("KernelModel: packets are counted, also empty ones, those that were cut, and several of one call") {
+  Story story;
+  constexpr uint64_t kArray = 0x5000;
+  story.make_pair(SYS_socketpair, {AF_UNIX, SOCK_DGRAM, 0, kBuffer}, kBuffer, 3, 4);
+  const auto send = [&](long number, std::initializer_list<uint64_t> args, int64_t result, uint64_t length) -> Event& {
+    Event& event = story.call(number, args, result);
+    event.send = Send{9, length, 0};
+    return event;
+  };
+  send(SYS_write, {3, kPath, 3}, 3, 3);
+  story.happens();
+  send(SYS_sendto, {3, kPath, 0, 0}, 0, 0);
+  story.happens();
+  Event& several = send(SYS_sendmmsg, {3, kArray, 2, 0}, 2, 7);
+  for (const uint32_t length : {5, 2}) {
+    MemoryWrite write{kArray + (length == 5 ? 0 : sizeof(mmsghdr)) + offsetof(mmsghdr, msg_len), sizeof length,
+                      MemoryWrite::Kind::data, Bytes(sizeof length)};
+    std::memcpy(write.data.data(), &length, sizeof length);
+    several.writes.push_back(write);
+  }
+  story.happens();
+  std::vector<std::pair<uint64_t, uint64_t>> parts;
+  for (const SentPacket& packet : story.object(3).packets) parts.emplace_back(packet.offset, packet.length);
+  CHECK(parts == std::vector<std::pair<uint64_t, uint64_t>>{{0, 3}, {0, 0}, {0, 5}, {5, 2}});
+  story.make(SYS_recvfrom, {4, kBuffer, 9, MSG_PEEK}, 3);
+  story.make(SYS_read, {4, kBuffer, 0}, 0);  // takes nothing
+  CHECK(story.object(4).packet_receipts.empty());
+  story.make(SYS_recvfrom, {4, kBuffer, 1, 0}, 1);  // and cuts it
+  story.make(SYS_read, {4, kBuffer, 9}, 0);
+  story.make(SYS_recvmmsg, {4, kArray, 2, 0}, 2);
+  CHECK_EQ(story.object(4).packet_receipts.size(), 4);
+}
+
+TEST_CASE("add_packets: who has received a packet of a socket pair needs its send, whatever is in it") {
+  Story story;
+  story.make_pair(SYS_socketpair, {AF_UNIX, SOCK_SEQPACKET, 0, kBuffer}, kBuffer, 3, 4);
+  story.fork(2, 200);
+  for (const uint64_t length : {4, 0}) {
+    story.call(SYS_write, {3, kPath, length}, static_cast<int64_t>(length)).send = Send{9, length, 0};
+    story.happens();
+  }
+  story.make(SYS_read, {4, kBuffer, 1}, 1, 2);
+  story.make(SYS_read, {4, kBuffer, 9}, 0, 2);
+  story.make(SYS_read, {4, kBuffer, 9}, 0, 2);  // the end
+  Past later;
+  later.model = std::move(story.model);
+  Communication communication;
+  communication.units[1] = communication.units[2] = {};
+  add_packets(later, communication);
+  const auto& needs = communication.units.at(2).needs;
+  REQUIRE_EQ(needs.size(), 2);
+  CHECK_EQ(needs[0].event, 0);
+  CHECK(needs[0].sender == EventRef{1, 2});
+  CHECK_EQ(needs[1].event, 1);
+  CHECK(needs[1].sender == EventRef{1, 3});
 }
 
 TEST_CASE("InFlight: a datagram's receive does not tell its channel") {
