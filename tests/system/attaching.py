@@ -664,6 +664,24 @@ def session(ctx):
     redrive_all(ctx)
 
 
+@test("attach/signal_trigger")
+def signal_trigger(ctx):
+    """Each signal that redrive is sent for a trigger makes a snapshot, whichever of its two processes gets it. It gets no others' attention."""
+    ticker = ctx.start(*SLEEPER)
+    ticker.wait_for("tick", ctx.timeout_s)
+    guard = ctx.start_redrive("record", "-o", ctx.trace, "--keep", "1m", "--trigger", "signal=USR1", "--pid", ticker.pid)
+    recorder = recorder_of(ticker.pid, ctx)
+    for number, process in enumerate((guard.pid, recorder), 1):
+        os.kill(process, signal.SIGUSR2)
+        os.kill(process, signal.SIGUSR1)
+        guard.wait_for(f"snapshot in {ctx.trace}.snapshot-{number}", ctx.timeout_s, 1)
+    os.kill(guard.pid, signal.SIGINT)
+    ctx.expect_status(guard.finish(ctx.timeout_s), 0)
+    check_native(ticker.pid)
+    for snapshot in (1, 2):
+        check_report(ctx, ctx.json("replay", f"{ctx.trace}.snapshot-{snapshot}", "--all", "--verify"))
+
+
 @test("attach/forking")
 def forking(ctx):
     """Processes that fork, vfork and end all the time are attached to amid all that."""
