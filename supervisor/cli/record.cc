@@ -430,7 +430,8 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
       }
       if (options.directory.empty()) make_latest(directory);
     } else {
-      personality(ADDR_NO_RANDOMIZE);
+      constexpr unsigned long kAsk = 0xffffffff;
+      personality(static_cast<unsigned long>(personality(kAsk)) | ADDR_NO_RANDOMIZE);
       TRY(recorder.launch(program, options.command, filter));
     }
     if (session) TRY(begin_session(*session, recorder, options, directory, settings));
