@@ -12,29 +12,33 @@
 
 namespace redrive {
 
-#define REDRIVE_SYSTEMD_FUNCTIONS(X)                                                                                  \
-  X(bus_new)                                                                                                          \
-  X(bus_set_fd)                                                                                                       \
-  X(bus_set_server)                                                                                                   \
-  X(bus_set_description)                                                                                              \
-  X(bus_start)                                                                                                        \
-  X(bus_flush) X(bus_close_unref) X(bus_is_ready) X(bus_process) X(bus_wait) X(bus_open_system)                       \
-      X(bus_set_exit_on_disconnect) X(bus_attach_event) X(bus_request_name) X(bus_add_object_vtable)                  \
-          X(bus_add_fallback_vtable) X(bus_add_node_enumerator) X(bus_match_signal) X(bus_call) X(bus_call_async)     \
-              X(bus_send) X(bus_error_free) X(bus_error_set) X(bus_query_sender_creds) X(bus_creds_get_euid) X(       \
-                  bus_creds_unref) X(bus_get_current_message) X(bus_path_encode) X(bus_path_decode) X(bus_slot_unref) \
-                  X(bus_message_new_method_call) X(bus_message_new_method_return) X(bus_message_new_method_errorf)    \
-                      X(bus_message_append) X(bus_message_append_basic) X(bus_message_open_container)                 \
-                          X(bus_message_close_container) X(bus_message_append_strv) X(bus_message_read)               \
-                              X(bus_message_read_basic) X(bus_message_read_strv) X(bus_message_enter_container)       \
-                                  X(bus_message_exit_container) X(bus_message_at_end) X(bus_message_skip)             \
-                                      X(bus_message_copy) X(bus_message_get_member) X(bus_message_get_error)          \
-                                          X(bus_message_is_method_error) X(bus_message_get_bus) X(bus_message_ref)    \
-                                              X(bus_message_unref) X(event_new) X(event_unref) X(event_add_io)        \
-                                                  X(event_add_time_relative) X(event_add_defer) X(event_add_inotify)  \
-                                                      X(event_add_signal) X(event_set_watchdog)                       \
-                                                          X(event_source_set_enabled) X(event_source_unref)           \
-                                                              X(event_loop) X(event_exit) X(notify) X(listen_fds)
+#define REDRIVE_SYSTEMD_FUNCTIONS(X)                                                                                   \
+  X(bus_new)                                                                                                           \
+  X(bus_set_fd)                                                                                                        \
+  X(bus_set_server)                                                                                                    \
+  X(bus_set_description)                                                                                               \
+  X(bus_start)                                                                                                         \
+  X(bus_flush)                                                                                                         \
+  X(bus_close_unref) X(bus_is_ready) X(bus_process) X(bus_wait) X(bus_open_system) X(bus_set_exit_on_disconnect)       \
+      X(bus_attach_event) X(bus_request_name) X(bus_add_object_vtable) X(bus_add_fallback_vtable)                      \
+          X(bus_add_node_enumerator) X(bus_match_signal) X(bus_call) X(bus_call_async) X(bus_send) X(bus_error_free)   \
+              X(bus_error_set) X(bus_query_sender_creds) X(bus_creds_get_euid) X(bus_creds_unref)                      \
+                  X(bus_get_current_message) X(bus_path_encode) X(bus_path_decode) X(bus_slot_unref)                   \
+                      X(bus_message_new_method_call) X(bus_message_new_method_return) X(bus_message_new_method_errorf) \
+                          X(bus_message_append) X(bus_message_append_basic) X(bus_message_open_container)              \
+                              X(bus_message_close_container) X(bus_message_append_strv) X(bus_message_append_array)    \
+                                  X(bus_message_read_array) X(bus_message_read) X(bus_message_read_basic)              \
+                                      X(bus_message_read_strv) X(bus_message_enter_container)                          \
+                                          X(bus_message_exit_container) X(bus_message_at_end) X(bus_message_skip)      \
+                                              X(bus_message_copy) X(bus_message_get_member) X(bus_message_get_error)   \
+                                                  X(bus_message_is_method_error) X(bus_message_get_bus)                \
+                                                      X(bus_message_ref) X(bus_message_unref) X(event_new)             \
+                                                          X(event_unref) X(event_add_io) X(event_add_time_relative)    \
+                                                              X(event_add_defer) X(event_add_inotify)                  \
+                                                                  X(event_add_signal) X(event_set_watchdog)            \
+                                                                      X(event_source_set_enabled)                      \
+                                                                          X(event_source_unref) X(event_loop)          \
+                                                                              X(event_exit) X(notify) X(listen_fds)
 
 struct Systemd {
 #define X(name) decltype(&::sd_##name) name;

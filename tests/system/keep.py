@@ -567,6 +567,23 @@ def readers(ctx):
         raise Failure(f"only {read} commands have read it")
 
 
+@test("keep/named_in_other_scripts")
+def named_in_other_scripts(ctx):
+    """A session's trace may have any name, also one that is not UTF-8, and is shown as it is."""
+    with sessions(ctx) as s:
+        work = ctx.fresh_work()
+        names = ("ไทย हिन्दी 한글 🙂", "not a character: \ufffe", os.fsdecode(b"not UTF-8: \xff"))
+        for number, name in enumerate(names):
+            trace = ctx.traces / name
+            started = s.expect("root", "start", "--output", work / f"log{number}", f"s{number}", "-o", trace, "--keep", "1m", "--", *talk(600))
+            ctx.wait_until("it has begun", lambda trace=trace: volumes(trace))
+            s.expect("root", "snapshot", f"s{number}", "-o", ctx.traces / f"snapshot{number}")
+            shown = (started, s.expect("root", "status", f"s{number}"), s.expect("root", "stop", f"s{number}"))
+            for outcome in shown:
+                ctx.expect(name.replace("\udcff", "\\xff") in outcome.stdout, outcome, "shows another name")
+            check_trace(ctx, ctx.traces / f"snapshot{number}")
+
+
 @test("keep/changed_bound")
 def changed_bound(ctx):
     """A snapshot promises the bound that was set last, and can be made of a trace by its name."""
