@@ -173,6 +173,9 @@ def trace_disk_full(ctx):
     take_away_surroundings(ctx)
     kept = ctx.directory / "kept"
     check_trace(ctx, kept)
+    for command in ("check", "stats"):
+        outcome = ctx.expect_status(ctx.redrive(command, kept), 0)
+        ctx.expect("could not write" in outcome.stdout, outcome, "does not say why it is not complete")
     redrive_all(ctx, kept)
 
 
