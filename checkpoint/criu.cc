@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -16,6 +15,7 @@
 
 #include "base/fd.h"
 #include "base/limits.h"
+#include "base/path_search.h"
 #include "base/text.h"
 #include "checkpoint/stub.h"
 
@@ -106,17 +106,6 @@ Result<Ran> run(std::vector<std::string> words, const StubNamespaces* namespaces
   return ran;
 }
 
-// The path of a program in PATH; empty if there is none.
-std::string find_program(const std::string& name) {
-  const char* const path = getenv("PATH");
-  std::istringstream places(path ? path : "");
-  for (std::string place; std::getline(places, place, ':');) {
-    const std::string found = std::filesystem::absolute(place).string() + "/" + name;
-    if (access(found.c_str(), X_OK) == 0) return found;
-  }
-  return {};
-}
-
 std::string content_of(const std::string& path) {
   std::ifstream file(path);
   return std::string(std::istreambuf_iterator<char>(file), {});
@@ -167,8 +156,9 @@ bool is_criu_new_enough(const std::string& version) {
 
 Result<Criu> Criu::find(const std::string& what) {
   if (geteuid() != 0) return Error{fmt::format("{} need root, because criu does: run it as root", what)};
-  const std::string program = find_program("criu");
-  if (program.empty()) return Error{"there is no criu in PATH: install it (scripts/deps.sh --criu)"};
+  const std::string found = find_in_path("criu");
+  if (!is_executable_file(found)) return Error{"there is no criu in PATH: install it (scripts/deps.sh --criu)"};
+  const std::string program = std::filesystem::absolute(found).string();
   ASSIGN_OR_RETURN(const Ran asked, run({program, "--version"}));
   const std::string version = version_in(asked.output);
   ASSIGN_OR_RETURN(const Ran checked, run({program, "check"}));

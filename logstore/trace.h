@@ -39,7 +39,7 @@ struct Settings {
   std::string host;  // uname, CPU model: what `check` compares on another machine
   int64_t started_unix_ns = 0;
 
-  // False if its checkpoints are virtual and it was not prepared yet.
+  // False if its policy keeps nothing, or its checkpoints are virtual and it was not prepared yet.
   bool keeps_bound() const { return bound_s > 0; }
   // Readers refuse other times than 0 to 1e9 s.
   bool has_possible_times() const;

@@ -22,8 +22,9 @@ namespace {
 
 const char* how_it_ended(const Trace& trace) {
   if (trace.finished()) return "";
-  return trace.recording() ? "; it is still being recorded; what was written so far is intact"
-                           : "; the recorder was killed before it could finish; what it wrote is intact";
+  return trace.recording()
+             ? "; it is still being recorded; what was written so far is intact"
+             : "; it was not completed (the recorder was killed, or could not write); what was written is intact";
 }
 
 std::string summary(const Trace& trace) {

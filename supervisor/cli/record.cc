@@ -25,6 +25,7 @@
 
 #include "base/notice.h"
 #include "base/parallel.h"
+#include "base/path_search.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "checkpoint/criu.h"
@@ -86,24 +87,18 @@ Result<Tuning> tuning_of(const RecordOptions& options, const PolicyInfo& policy)
   return tuning;
 }
 
-bool is_executable_file(const std::string& path) {
-  struct stat info {};
-  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
+// The interpreter that a script names in its first line; empty if it names none (execve(2)).
+std::string interpreter_of(std::string_view script) {
+  constexpr std::string_view kSpace = " \t";
+  std::string_view line = script.substr(0, script.find('\n'));
+  line.remove_prefix(std::min(line.find_first_not_of(kSpace, 2), line.size()));
+  return std::string(line.substr(0, line.find_first_of(kSpace)));
 }
 
 // The file that a shell would run, or an error that says why there is none.
 Result<std::string> find_program(const std::string& name) {
-  std::string found = name;
-  if (name.find('/') == std::string::npos) {
-    const char* path = std::getenv("PATH");
-    std::istringstream directories(path ? path : "/usr/local/bin:/usr/bin:/bin");
-    found.clear();
-    for (std::string directory; found.empty() && std::getline(directories, directory, ':');) {
-      const std::string candidate = (directory.empty() ? "." : directory) + "/" + name;
-      if (is_executable_file(candidate)) found = candidate;
-    }
-    if (found.empty()) return Error{name + ": command not found", kNotFound};
-  }
+  std::string found = name.find('/') == std::string::npos ? find_in_path(name) : name;
+  if (found.empty()) return Error{name + ": command not found", kNotFound};
   struct stat info {};
   if (stat(found.c_str(), &info) != 0) {
     return Error{errno_error(found).message, errno == ENOENT ? kNotFound : kCannotExecute};
@@ -119,15 +114,14 @@ Result<std::string> find_program(const std::string& name) {
   char head[256] = {};  // as much of a script's first line as the kernel reads (execve(2))
   if (!file) return Error{errno_error(found + " cannot be read, so it cannot be recorded").message};
   const ssize_t size = read(file.get(), head, sizeof head - 1);
-  if (size >= 2 && head[0] == '#' && head[1] == '!') {
-    std::string interpreter;
-    std::istringstream(head + 2) >> interpreter;
+  const std::string interpreter = std::string_view(head).starts_with("#!") ? interpreter_of(head) : std::string();
+  if (!interpreter.empty()) {
     if (is_executable_file(interpreter)) return found;
     return Error{fmt::format("{}: its interpreter '{}' cannot be executed", found, interpreter),
                  access(interpreter.c_str(), F_OK) == 0 ? kCannotExecute : kNotFound};
   }
   if (size < 5 || std::string_view(head, 4) != "\177ELF")
-    return Error{found + ": neither a program nor a script that begins with #!", kCannotExecute};
+    return Error{found + ": neither a program nor a script that begins with #! and its interpreter", kCannotExecute};
   if (head[4] != 2) return Error{found + ": 32-bit programs cannot be recorded"};
   return found;
 }
@@ -430,7 +424,8 @@ Result<int> record(const RecordOptions& options, const Fd& output) {
       }
       if (options.directory.empty()) make_latest(directory);
     } else {
-      personality(ADDR_NO_RANDOMIZE);
+      constexpr unsigned long kAsk = 0xffffffff;
+      personality(static_cast<unsigned long>(personality(kAsk)) | ADDR_NO_RANDOMIZE);
       TRY(recorder.launch(program, options.command, filter));
     }
     if (session) TRY(begin_session(*session, recorder, options, directory, settings));

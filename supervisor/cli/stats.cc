@@ -301,6 +301,17 @@ std::string replays_text(const Trace& trace, const std::optional<Certificate>& c
                           : "not known whether they keep the bound: the recording did not end";
 }
 
+std::string describe_policy(const Settings& settings) {
+  const std::string period = format_duration(settings.checkpoint_period_s);
+  if (settings.keeps_bound()) {
+    return fmt::format("{}, bound {}, critical path {}, checkpoint period {}", settings.policy,
+                       format_duration(settings.bound_s), format_duration(settings.critical_path_s), period);
+  }
+  const bool has_virtual_checkpoints = settings.critical_path_s == 0;
+  return has_virtual_checkpoints ? fmt::format("none, virtual checkpoints every {}: see redrive prepare", period)
+                                 : fmt::format("{}, no bound, checkpoint period {}", settings.policy, period);
+}
+
 void print_summary(const Trace& trace, const Stats& stats) {
   const Settings& settings = trace.settings();
   const Tally& total = stats.total;
@@ -314,16 +325,11 @@ void print_summary(const Trace& trace, const Stats& stats) {
   line("recorded", trace.finished()    ? fmt::format("{} of wall time, {} to execute again", format_duration(wall_s),
                                                      format_duration(stats.cpu_s))
                    : trace.recording() ? "still being recorded"
-                                       : "the recorder was killed");
+                                       : "not completed: the recorder was killed, or could not write");
   line("size", wall_s > 0 ? fmt::format("{}, {}/s", format_size(bytes),
                                         format_size(static_cast<uint64_t>(static_cast<double>(bytes) / wall_s)))
                           : format_size(bytes));
-  line("policy", settings.keeps_bound()
-                     ? fmt::format("{}, bound {}, critical path {}, checkpoint period {}", settings.policy,
-                                   format_duration(settings.bound_s), format_duration(settings.critical_path_s),
-                                   format_duration(settings.checkpoint_period_s))
-                     : fmt::format("none, virtual checkpoints every {}: see redrive prepare",
-                                   format_duration(settings.checkpoint_period_s)));
+  line("policy", describe_policy(settings));
   if (settings.keeps_bound()) line("replays", replays_text(trace, stats.certificate));
   line("units", fmt::format("{}, {}, {}", stats.units.size(), counted(stats.intervals, "interval"),
                             counted(total.events, "event")));

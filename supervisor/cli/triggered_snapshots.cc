@@ -88,8 +88,9 @@ void TriggeredSnapshots::make(const Triggers::Happened& happened) {
   }
   std::string directory;
   do {
-    directory = fmt::format("{}.snapshot-{}", directory_, ++made_);
+    directory = fmt::format("{}.snapshot-{}", directory_, ++number_);
   } while (std::filesystem::exists(std::filesystem::symlink_status(directory)));
+  ++made_;
   const int status = run_redrive({"redrive", "snapshot", directory_, "-o", directory});
   if (status == 0) {
     notice("{}: snapshot in {}", what, directory);

@@ -13,8 +13,8 @@ namespace redrive {
 
 class TriggeredSnapshots {
  public:
-  // `directory`: of the trace, an absolute path; snapshots are DIRECTORY.snapshot-1 and so on, at most so many. The
-  // recorder whose LiveControl this is must live until end().
+  // `directory`: of the trace, an absolute path; snapshots are DIRECTORY.snapshot-1 and so on, without those that are
+  // there; at most so many are made. The recorder whose LiveControl this is must live until end().
   TriggeredSnapshots(LiveControl& live, std::string directory, uint64_t most);
   ~TriggeredSnapshots() { end(); }
   TriggeredSnapshots(const TriggeredSnapshots&) = delete;
@@ -32,7 +32,8 @@ class TriggeredSnapshots {
   LiveControl& live_;
   const std::string directory_;
   const uint64_t most_;
-  uint64_t made_ = 0;
+  uint64_t made_ = 0;    // by this recording
+  uint64_t number_ = 0;  // of the last
 
   Mutex mutex_;
   Condition changed_;

@@ -147,13 +147,10 @@ RecordingEnd Recorder::run(const Tell& tell) {
     const auto next = stops_.take();
     if (next) handler_.handle(*next);
     if (rest_.rests() && !rest_outlasts(next, now)) end_rest(now);
-    if (limits_.attached) {
-      if (is_to_let_go(now) && attacher_.can_stop()) break;
-    } else {
-      for (const int signal : take_interrupts()) {
-        if (!triggers_.takes_signal(signal, since_boot_ns(now))) live_.pass_on(signal);
-      }
+    for (const int signal : take_interrupts()) {
+      if (!triggers_.takes_signal(signal, since_boot_ns(now))) take_signal(signal);
     }
+    if (limits_.attached && is_to_let_go(now) && attacher_.can_stop()) break;
     if (const auto happened = triggers_.take()) tell.triggered(*happened);
     if (live_.is_asked()) {
       const TakenBack taken_back(served_);
@@ -181,11 +178,17 @@ RecordingEnd Recorder::run(const Tell& tell) {
   return end;
 }
 
-// Whether the programs that were attached to are to run on by themselves.
-bool Recorder::is_to_let_go(Clock::time_point now) {
-  for (const int signal : take_interrupts()) {
+// Programs that were attached to get their signals by themselves.
+void Recorder::take_signal(int signal) {
+  if (!limits_.attached) {
+    live_.pass_on(signal);
+  } else {
     lets_go_ |= signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
   }
+}
+
+// Whether the programs that were attached to are to run on by themselves.
+bool Recorder::is_to_let_go(Clock::time_point now) {
   lets_go_ |= now >= lets_go_at_;
   return lets_go_ |= live_.was_stopped();
 }

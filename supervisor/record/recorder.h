@@ -114,6 +114,7 @@ class Recorder {
   std::chrono::nanoseconds look_period() const;
   std::chrono::nanoseconds look_at(Unit& unit) REQUIRES(recorded);
   void flush();
+  void take_signal(int signal);
   bool is_to_let_go(Clock::time_point now);
   void end_all() REQUIRES(recorded);
   void end_units() REQUIRES(recorded);

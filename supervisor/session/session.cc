@@ -3,31 +3,26 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <string_view>
+
+#include "base/utf8.h"
 
 #include "base/text.h"
 
 namespace redrive {
 namespace {
 
-// The length of the character that begins with this byte. It is 0 if none does, or if the character might be encoded
-// with too many bytes or be a surrogate, which is not looked into.
-size_t utf8_length(unsigned char first) {
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first < 0xe0) return 2;
-  if (first > 0xe0 && first < 0xf0 && first != 0xed) return 3;
-  return first > 0xf0 && first < 0xf4 ? 4 : 0;
-}
+// systemd has no characters that Unicode sets aside for other uses in its strings (sd_bus_message_append(3)).
+bool may_be_in_message(char32_t code) { return (code & 0xfffe) != 0xfffe && (code < 0xfdd0 || code > 0xfdef); }
 
 // D-Bus strings are UTF-8: other bytes become "?".
-std::string as_utf8(const std::string& text) {
+std::string as_utf8(std::string_view text) {
   std::string out;
-  for (size_t i = 0; i < text.size();) {
-    const auto first = static_cast<unsigned char>(text[i]);
-    const size_t length = utf8_length(first);
-    bool whole = length > 0 && i + length <= text.size();
-    for (size_t k = 1; whole && k < length; ++k) whole = (static_cast<unsigned char>(text[i + k]) & 0xc0) == 0x80;
-    out += whole ? text.substr(i, length) : "?";
-    i += whole ? length : 1;
+  while (!text.empty()) {
+    const auto character = first_character(text);
+    const size_t size = character ? character->size : 1;
+    out += character && may_be_in_message(character->code) ? text.substr(0, size) : "?";
+    text.remove_prefix(size);
   }
   return out;
 }
@@ -57,6 +52,11 @@ class Entries {
     close();
   }
   void add(const char* key, const std::string& value) { add(key, "s", as_utf8(value).c_str()); }
+  // What is used as a path travels as bytes.
+  void add_path(const char* key, const std::string& path) {
+    calls_ << open(key, "ay") << systemd().bus_message_append_array(message_, 'y', path.data(), path.size());
+    close();
+  }
   void add(const char* key, const std::vector<std::string>& values) {
     calls_ << open(key, "as") << systemd().bus_message_open_container(message_, 'a', "s");
     for (const auto& value : values)
@@ -84,6 +84,14 @@ int read_text(sd_bus_message* message, std::string& text) {
   const char* value = nullptr;
   const int result = systemd().bus_message_read_basic(message, 's', &value);
   if (result > 0) text = value;
+  return result;
+}
+
+int read_path(sd_bus_message* message, std::string& path) {
+  const void* bytes = nullptr;
+  size_t size = 0;
+  const int result = systemd().bus_message_read_array(message, 'y', &bytes, &size);
+  if (result > 0) path.assign(static_cast<const char*>(bytes), size);
   return result;
 }
 
@@ -119,7 +127,7 @@ int read_value(sd_bus_message* message, const std::string& key, SessionStatus& s
   if (key == "SignalsTo") return basic("u", &status.signals_to);
   if (key == "State") return text("s", status.state, read_text);
   if (key == "Command") return text("as", status.command, read_words);
-  if (key == "Trace") return text("s", status.trace, read_text);
+  if (key == "Trace") return text("ay", status.trace, read_path);
   if (key == "Started") return basic("x", &status.started_unix_us);
   if (key == "Units") return basic("u", &status.units);
   if (key == "Processes") return basic("u", &status.processes);
@@ -168,7 +176,7 @@ Result<void> append(sd_bus_message* message, const SessionStatus& status) {
   entries.add("SignalsTo", "u", &status.signals_to);
   entries.add("State", status.state);
   entries.add("Command", status.command);
-  entries.add("Trace", status.trace);
+  entries.add_path("Trace", status.trace);
   entries.add("Started", "x", &status.started_unix_us);
   entries.add("Units", "u", &status.units);
   entries.add("Processes", "u", &status.processes);

@@ -27,17 +27,18 @@ namespace redrive {
                   X(bus_path_decode) X(bus_slot_unref) X(bus_message_new_method_call) X(bus_message_new_method_return) \
                       X(bus_message_new_method_errorf) X(bus_message_append) X(bus_message_append_basic)               \
                           X(bus_message_open_container) X(bus_message_close_container) X(bus_message_append_strv)      \
-                              X(bus_message_read) X(bus_message_read_basic) X(bus_message_read_strv)                   \
-                                  X(bus_message_enter_container) X(bus_message_exit_container) X(bus_message_at_end)   \
-                                      X(bus_message_skip) X(bus_message_copy) X(bus_message_get_member)                \
-                                          X(bus_message_get_path) X(bus_message_get_error)                             \
-                                              X(bus_message_is_method_error) X(bus_message_get_bus) X(bus_message_ref) \
-                                                  X(bus_message_unref) X(event_new) X(event_unref) X(event_add_io)     \
-                                                      X(event_add_time_relative) X(event_add_defer)                    \
-                                                          X(event_add_signal) X(event_set_watchdog)                    \
-                                                              X(event_source_set_enabled) X(event_source_unref)        \
-                                                                  X(event_run) X(event_loop) X(event_exit) X(notify)   \
-                                                                      X(listen_fds)
+                              X(bus_message_append_array) X(bus_message_read_array) X(bus_message_read)                \
+                                  X(bus_message_read_basic) X(bus_message_read_strv) X(bus_message_enter_container)    \
+                                      X(bus_message_exit_container) X(bus_message_at_end) X(bus_message_skip)          \
+                                          X(bus_message_copy) X(bus_message_get_member) X(bus_message_get_path)        \
+                                              X(bus_message_get_error) X(bus_message_is_method_error)                  \
+                                                  X(bus_message_get_bus) X(bus_message_ref) X(bus_message_unref)       \
+                                                      X(event_new) X(event_unref) X(event_add_io)                      \
+                                                          X(event_add_time_relative) X(event_add_defer)                \
+                                                              X(event_add_signal) X(event_set_watchdog)                \
+                                                                  X(event_source_set_enabled) X(event_source_unref)    \
+                                                                      X(event_run) X(event_loop) X(event_exit)         \
+                                                                          X(notify) X(listen_fds)
 
 struct Systemd {
 #define X(name) decltype(&::sd_##name) name;

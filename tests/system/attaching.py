@@ -664,6 +664,24 @@ def session(ctx):
     redrive_all(ctx)
 
 
+@test("attach/signal_trigger")
+def signal_trigger(ctx):
+    """Each signal that redrive is sent for a trigger makes a snapshot, whichever of its two processes gets it. It gets no others' attention."""
+    ticker = ctx.start(*SLEEPER)
+    ticker.wait_for("tick", ctx.timeout_s)
+    guard = ctx.start_redrive("record", "-o", ctx.trace, "--keep", "1m", "--trigger", "signal=USR1", "--pid", ticker.pid)
+    recorder = recorder_of(ticker.pid, ctx)
+    for number, process in enumerate((guard.pid, recorder), 1):
+        os.kill(process, signal.SIGUSR2)
+        os.kill(process, signal.SIGUSR1)
+        guard.wait_for(f"snapshot in {ctx.trace}.snapshot-{number}", ctx.timeout_s, 1)
+    os.kill(guard.pid, signal.SIGINT)
+    ctx.expect_status(guard.finish(ctx.timeout_s), 0)
+    check_native(ticker.pid)
+    for snapshot in (1, 2):
+        check_report(ctx, ctx.json("replay", f"{ctx.trace}.snapshot-{snapshot}", "--all", "--verify"))
+
+
 @test("attach/forking")
 def forking(ctx):
     """Processes that fork, vfork and end all the time are attached to amid all that."""
@@ -737,6 +755,17 @@ def large(ctx):
     check_pauses(ctx)
 
 
+# Makes a child that has this in common with it (clone(2)).
+SHARING = """import ctypes, signal, sys
+libc = ctypes.CDLL(None)
+stack = (ctypes.c_char * 65536)()
+libc.clone.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
+top = (ctypes.addressof(stack) + len(stack)) & ~15
+print(libc.clone(libc.sleep, top, int(sys.argv[1]) | signal.SIGCHLD, 1000), flush=True)
+signal.pause()
+"""
+
+
 def refused(ctx, pid, *parts):
     outcome = ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--pid", pid, "--for", "1s"), 125)
     for part in parts:
@@ -772,6 +801,12 @@ def refusals(ctx):
     if is_root():
         outcome = ctx.run("setpriv", "--reuid", "nobody", "--clear-groups", ctx.options.redrive, "record", "-o", "/tmp/none-of-nobody", "--pid", sleeper.pid)
         ctx.expect(outcome.status == 125 and "attaching needs" in outcome.stderr and outcome.stderr.count("\n") == 1, outcome, "accepts it")
+    for flag, what in ((0x100, "memory"), (0x400, "descriptors")):  # CLONE_VM, CLONE_FILES
+        parent = ctx.start(PYTHON, "-c", SHARING, flag)
+        parent.wait_for("\n", ctx.timeout_s)
+        child = int(parent.output())
+        refused(ctx, child, f"shares its {what} with its parent, {parent.pid}")
+        refused(ctx, parent.pid, f"shares its {what} with its parent, {parent.pid}")
     refused(ctx, 2, "kernel thread") if pathlib.Path("/proc/2/comm").exists() and pathlib.Path("/proc/2/comm").read_text() == "kthreadd\n" else None
     refused(ctx, 4_194_303, "there is no process")
     traced = ctx.start(PYTHON, "-c", "import time; time.sleep(1000)")

@@ -52,6 +52,25 @@ def not_executable(ctx):
     refuses_to_record(ctx, (), 127, "/no/such/interpreter", command=("./script",))
 
 
+@test("bad_input/searched_program")
+def searched_program(ctx):
+    """A program is searched for as execvp(3) does it, which env(1) uses: an empty word of PATH is the current directory, and what may not be executed
+    is what was meant if there is nothing else."""
+    for directory, mode, text in (("here", 0o755, "#!/bin/sh\necho here\n"), ("there", 0o755, "#!/bin/sh\necho there\n"),
+                                  ("closed", 0o644, "#!/bin/sh\necho closed\n"), ("nameless", 0o755, "#!\n/bin/sh\n"), ("blank", 0o755, "#! \t\n/bin/sh\n")):
+        (ctx.work / directory).mkdir()
+        (ctx.work / directory / "tool").write_text(text)
+        (ctx.work / directory / "tool").chmod(mode)
+    there, closed = ctx.work / "there", ctx.work / "closed"
+    for path, said in (("/none:", "here"), ("", "here"), (f":{there}", "here"), (f"{there}:", "there"), (f"{closed}::{there}", "here"),
+                       (f"{closed}:{there}", "there")):
+        outcome = ctx.expect_status(ctx.run(ctx.options.redrive, "record", "--", "tool", cwd=ctx.work / "here", env={"PATH": path}), 0)
+        ctx.expect(outcome.stdout == f"{said}\n", outcome, f"takes another one by PATH={path}")
+    for path, status, said in ((closed, 126, "closed/tool: not executable"), ("/none", 127, "tool: command not found"),
+                               (ctx.work / "nameless", 126, "nameless/tool: neither"), (ctx.work / "blank", 126, "blank/tool: neither")):
+        expect_one_line(ctx, ctx.run(ctx.options.redrive, "record", "--", "tool", cwd="/", env={"PATH": str(path)}), status, said)
+
+
 @test("bad_input/execution_fails")
 def execution_fails(ctx):
     """Errors that only the kernel finds."""
@@ -155,6 +174,9 @@ def trace_disk_full(ctx):
     take_away_surroundings(ctx)
     kept = ctx.directory / "kept"
     check_trace(ctx, kept)
+    for command in ("check", "stats"):
+        outcome = ctx.expect_status(ctx.redrive(command, kept), 0)
+        ctx.expect("could not write" in outcome.stdout, outcome, "does not say why it is not complete")
     redrive_all(ctx, kept)
 
 

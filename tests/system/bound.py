@@ -401,3 +401,5 @@ def none_promised(ctx):
         stats = ctx.json("stats", trace)
         if bool(stats["bound_s"]) != promised or (stats["certificate"] is not None) != promised:
             raise Failure(f"with {options}: {stats['bound_s']}, {stats['certificate']}")
+        text = ctx.expect_status(ctx.redrive("stats", trace), 0)
+        ctx.expect(("none, bound 1.00 s" if promised else "none, no bound") in text.stdout, text, "does not say so")

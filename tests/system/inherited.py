@@ -50,6 +50,17 @@ def processors(ctx):
     redrive_all(ctx)
 
 
+@test("inherited/personality")
+def personality(ctx):
+    """What setarch(8) sets, which has an effect on uname(2) and on where memory is mapped. The randomization of addresses is off."""
+    program = ("sh", "-c", "uname -mr; cat /proc/self/personality")
+    for number, words in enumerate((("linux32",), ("x86_64", "--uname-2.6"), ("x86_64", "-L", "-S", "-T"))):
+        natively = ctx.expect_status(ctx.run("setarch", *words, "-R", *program), 0).stdout
+        recorded = ctx.expect_status(ctx.run("setarch", *words, ctx.options.redrive, "record", "-o", ctx.traces / str(number), "--", *program), 0)
+        ctx.expect(recorded.stdout == natively, recorded, f"not as natively:\n{natively}")
+        redrive_all(ctx, ctx.traces / str(number))
+
+
 @test("inherited/closed_descriptors")
 def closed_descriptors(ctx):
     """Standard descriptors that are closed are closed in the program, and nothing of redrive's has their numbers."""

@@ -544,9 +544,12 @@ def no_triggers(ctx):
         ctx.expect(said in outcome.stderr and not ctx.trace.exists(), outcome, f"does not refuse {options}")
     # Only so many are taken, and one line says that there are no more.
     crashes = "for i in 1 2 3 4; do sleep 0.5; sh -c 'kill -ABRT $$'; done; sleep 1"
+    for number in (1, 2, 4):  # of an earlier recording
+        ctx.trace.with_name(f"{ctx.trace.name}.snapshot-{number}").mkdir()
     ended = ctx.redrive("record", "-o", ctx.trace, "--keep", "1m", "--trigger", "crash", "--snapshots", "2", "--", "sh", "-c", crashes, cwd=ctx.work)
     ctx.expect_status(ended, 0)
-    ctx.expect(len(snapshots_of(ctx.trace)) == 2 and ended.stderr.count("no snapshots are taken") == 1, ended, "takes another number of snapshots")
+    made = [snapshot.name[-2:] for snapshot in snapshots_of(ctx.trace) if any(snapshot.iterdir())]
+    ctx.expect(made == ["-3", "-5"] and ended.stderr.count("no snapshots are taken") == 1, ended, "takes another number of snapshots")
 
 
 @test("keep/readers")
@@ -565,6 +568,23 @@ def readers(ctx):
     ctx.expect_status(recording.finish(ctx.timeout_s), 0)
     if read < 5:
         raise Failure(f"only {read} commands have read it")
+
+
+@test("keep/named_in_other_scripts")
+def named_in_other_scripts(ctx):
+    """A session's trace may have any name, also one that is not UTF-8, and is shown as it is."""
+    with sessions(ctx) as s:
+        work = ctx.fresh_work()
+        names = ("ไทย हिन्दी 한글 🙂", "not a character: \ufffe", os.fsdecode(b"not UTF-8: \xff"))
+        for number, name in enumerate(names):
+            trace = ctx.traces / name
+            started = s.expect("root", "start", "--output", work / f"log{number}", f"s{number}", "-o", trace, "--keep", "1m", "--", *talk(600))
+            ctx.wait_until("it has begun", lambda trace=trace: volumes(trace))
+            s.expect("root", "snapshot", f"s{number}", "-o", ctx.traces / f"snapshot{number}")
+            shown = (started, s.expect("root", "status", f"s{number}"), s.expect("root", "stop", f"s{number}"))
+            for outcome in shown:
+                ctx.expect(name.replace("\udcff", "\\xff") in outcome.stdout, outcome, "shows another name")
+            check_trace(ctx, ctx.traces / f"snapshot{number}")
 
 
 @test("keep/changed_bound")

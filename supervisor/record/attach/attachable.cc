@@ -255,9 +255,9 @@ Result<void> look_again(Attachable& process) {
 
 namespace {
 
-Result<Attachable> look_at(pid_t pid, bool is_root) {
+Result<Attachable> look_at(pid_t pid) {
   TRY(check_state(pid));
-  if (!is_root) TRY(check_sharing(pid));
+  TRY(check_sharing(pid));
   return attachable(pid);
 }
 
@@ -279,12 +279,11 @@ Result<AttachableTree> attachable_tree(pid_t pid) {
     if (member == getpid() || member == getppid()) {
       return cannot_attach(pid, member == pid ? "it is redrive itself" : "redrive itself is one of its descendants");
     }
-    const bool is_root = std::find(tree.roots.begin(), tree.roots.end(), member) != tree.roots.end();
-    auto process = look_at(member, is_root);
+    auto process = look_at(member);
     // While it ends or begins its program, it cannot be looked into.
     for (int look = 0; look < kLooks && !process && member != pid && !has_ended(member); ++look) {
       std::this_thread::sleep_for(kBetweenLooks);
-      process = look_at(member, is_root);
+      process = look_at(member);
     }
     if (process) {
       tree.processes.push_back(std::move(*process));

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/signals.h"
 #include "supervisor/record/attach/healer.h"
 #include "supervisor/record/front/interrupts.h"
 #include "supervisor/record/front/lifeline.h"
@@ -44,6 +45,17 @@ class Watch {
   std::jthread thread_;  // the last member: it uses the other
 };
 
+// All that redrive can get for a recording. Those that stop a process stop the guard: the recording goes on.
+sigset_t awaited_signals() {
+  sigset_t awaited;
+  sigemptyset(&awaited);
+  sigaddset(&awaited, SIGCHLD);
+  for (int signal = 1; signal < kSignals; ++signal) {
+    if (is_for_program(signal) && !stops_the_group(signal)) sigaddset(&awaited, signal);
+  }
+  return awaited;
+}
+
 Error killed(int status, const Result<void>& healed) {
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   const std::string how = signal ? fmt::format("was ended by signal {} ({})", signal, strsignal(signal)) : "has failed";
@@ -57,9 +69,7 @@ Error killed(int status, const Result<void>& healed) {
 Result<std::optional<int>> guard_recorder(const AttachableTree& tree) {
   TRY(make_lifeline());
   Healer healer(tree);
-  sigset_t awaited;
-  sigemptyset(&awaited);
-  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&awaited, signal);
+  const sigset_t awaited = awaited_signals();
   sigprocmask(SIG_BLOCK, &awaited, nullptr);
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;

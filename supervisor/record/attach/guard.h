@@ -11,8 +11,8 @@
 namespace redrive {
 
 // Makes a child, in which this returns nothing: the recorder. In the guard it returns when the recorder has ended, with
-// its exit status; if it was killed, with an error, after the processes were healed. Signals that let the processes go
-// are passed on to the recorder; if the guard is killed, the recorder gets SIGTERM.
+// its exit status; if it was killed, with an error, after the processes were healed. Signals are passed on to the
+// recorder, except those that stop the guard; if the guard is killed, the recorder gets SIGTERM.
 Result<std::optional<int>> guard_recorder(const AttachableTree& tree);
 
 }  // namespace redrive
