@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
+#include "supervisor/cli/host.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/cli/stored_set_costs.h"
 #include "supervisor/cli/words.h"
@@ -204,6 +205,7 @@ Result<Subject> read_subject(const EvaluateOptions& options) {
   subject.parameters.checkpoint_period_ns = nanoseconds(settings.checkpoint_period_s);
   if (!settings.keeps_bound()) subject.parameters.critical_path_ns = 2 * subject.parameters.checkpoint_period_ns;
   if (options.measure) {
+    TRY(prepare_to_trace());
     ASSIGN_OR_RETURN(const auto times_s, replay_times_s(trace, options.jobs));
     subject.replays = times_s.size();
     subject.replays_s.emplace();

@@ -268,7 +268,7 @@ class PrepareCommand : public CommandWith<PrepareOptions> {
   }
 
   Result<int> run() override {
-    TRY(check_surroundings());
+    TRY(prepare_to_trace());
     options_.progress = isatty(STDERR_FILENO) != 0;
     return prepare(options_);
   }

@@ -478,7 +478,7 @@ Result<int> record_behind_guard(const RecordOptions& options) {
 }
 
 Result<int> record_behind_front(const RecordOptions& options) {
-  TRY(check_surroundings());
+  TRY(prepare_to_trace());
   if (options.pid) return record_behind_guard(options);
   ASSIGN_OR_RETURN(const Fd output, output_file(options));
   // Until the program starts, what is wrong is said where redrive was started.
