@@ -200,7 +200,7 @@ bool is_as_recorded(SelfCheck& self_check, const Trace& trace) {
   }
   if (checked->divergences) {
     notice("self-check: {}: see redrive replay --all --verify {}", counted(checked->divergences, "divergence"),
-           printable(trace.directory()));
+           printable(shell_quoted(trace.directory())));
     return false;
   }
   notice("self-check: {} re-driven as recorded, {} of them compared at their ends, {} while the program ran",
