@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/assert.h"
+
 namespace redrive {
 namespace {
 
@@ -15,7 +17,7 @@ struct LegacyRegisters {
   uint32_t mxcsr = 0, mxcsr_mask = 0;
 };
 constexpr size_t kStacked = 32, kXmm = 160, kPadding = 416, kHeader = 512, kExtended = 576;
-constexpr size_t kLongest = size_t{1} << 20;
+constexpr size_t kLongest = 16 << 10;  // as much is asked of the kernel; AMX needs 11,008
 enum Component : uint32_t { kYmmUpper = 2, kBoundRegisters, kBoundSettings, kOpmask, kZmmUpper, kZmmHigh, kPkru = 9 };
 
 // Each list of the message, with where its bytes are and how many; once for both directions.
@@ -138,6 +140,7 @@ void XstateLayout::add_to(images::State& state) const {
 }
 
 void XstateLayout::write(const Bytes& xstate, images::Thread& out) const {
+  ASSERT(xstate.size() <= kLongest);
   out.set_xstate_size(static_cast<uint32_t>(xstate.size()));
   auto& fpregs = *out.mutable_core()->mutable_thread_info()->mutable_fpregs();
   Bytes rest = xstate;

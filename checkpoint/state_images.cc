@@ -216,6 +216,9 @@ void encode(const UnitState& state, Encoder& out) {
 
 namespace {
 
+// Bytes of all threads of a unit. A message of a few bytes may claim so many for each that memory ends.
+constexpr size_t kMostRegisters = 256 << 20;
+
 bool decode_messages(std::span<const uint8_t> bytes, UnitState& state) {
   images::State messages;
   const bool parsed =
@@ -226,8 +229,11 @@ bool decode_messages(std::span<const uint8_t> bytes, UnitState& state) {
     if (!read_process(process, files, state.processes.emplace_back())) return false;
   }
   const XstateLayout layout = XstateLayout::of(messages);
+  size_t registers = 0;
   for (images::Thread& thread : *messages.mutable_threads()) {
     if (!read_thread(thread, layout, state.threads.emplace_back())) return false;
+    registers += state.threads.back().xstate.size();
+    if (registers > kMostRegisters) return false;
   }
   for (const images::ZeroPage& page : messages.zero_pages()) {
     state.zero_pages.push_back({page.process(), page.address()});

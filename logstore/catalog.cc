@@ -254,12 +254,23 @@ Result<BlockSums> sum_file(Storage& storage, const std::string& path, uint64_t s
   return sums;
 }
 
+// What SQLite opens with a database (sqlite.org/tempfiles.html). redrive never makes these files beside a catalog, and
+// a stranger's make SQLite change the catalog, or even delete a file elsewhere that a journal names.
+std::vector<std::string> companions(Storage& storage, const std::string& catalog) {
+  std::vector<std::string> found;
+  for (const char* suffix : {"-journal", "-wal", "-shm"}) {
+    if (storage.exists(catalog + suffix)) found.push_back(catalog + suffix);
+  }
+  return found;
+}
+
 enum class CatalogState { absent, changed, stale, current };
 
 Result<CatalogState> catalog_state(const Trace& trace) {
   Storage& storage = trace.storage();
   const std::string path = TraceFiles{trace.directory()}.catalog();
   if (!storage.exists(path)) return CatalogState::absent;
+  if (!companions(storage, path).empty()) return CatalogState::changed;
   const auto sums = read_sums(storage, path);
   const Result<void> as_made = sums ? verify_sums(storage, path, *sums) : sums.error();
   if (!as_made) {
@@ -291,6 +302,7 @@ Result<void> build_catalog(const Trace& trace) {
   const std::string place = TraceFiles{trace.directory()}.catalog(), path = temporary(place);
   const Fd turn = trace.state().lock_derived();
   if (const auto state = catalog_state(trace); state && *state == CatalogState::current) return {};
+  for (const auto& file : companions(storage, place)) TRY(storage.remove(file));
   if (auto written = write_catalog(trace, path); !written) {
     for (const auto& left : {path, sums_path(path)}) {
       if (storage.exists(left)) (void)static_cast<bool>(storage.remove(left));

@@ -10,7 +10,7 @@ namespace redrive {
 // Sorts the pages and adds the image's records, without writing anything yet. Returns the item number of the first
 // record.
 uint64_t add_image(RecordWriter& writer, const Bytes& header, std::vector<Image::Page>& pages);
-// Reads the image that begins at that item of the file.
-Result<Image> read_image(const RecordParts& images, uint64_t first_item);
+// Reads the image that begins at that item of the file, and has so many pages.
+Result<Image> read_image(const RecordParts& images, uint64_t first_item, uint64_t pages);
 
 }  // namespace redrive

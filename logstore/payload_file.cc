@@ -77,9 +77,15 @@ Result<std::unique_ptr<PayloadFile>> PayloadFile::open(Storage& storage, const s
 }
 
 Result<void> PayloadFile::list() {
+  constexpr size_t kMany = 1 << 16;
   Unpacker unpacker;
+  size_t kept = 0;
   const auto& records = file_->records();
   for (auto record = records.begin(); record != records.end(); ++record) {
+    if (places_.size() > 2 * kept + kMany) {  // packed, a few bytes can name an event a million times
+      drop_replaced();
+      kept = places_.size();
+    }
     if (record->type == RecordType::payloads) {
       TRY(list_old(*record, unpacker));
       continue;
@@ -92,8 +98,15 @@ Result<void> PayloadFile::list() {
     TRY(list(*record, *bytes, unpacker));
     record = bytes;
   }
-  std::ranges::stable_sort(places_, {}, &Place::event);
+  drop_replaced();
   return {};
+}
+
+// Sorts the places, and keeps the last of each event.
+void PayloadFile::drop_replaced() {
+  std::ranges::stable_sort(places_, {}, &Place::event);
+  const auto same = [](const Place& a, const Place& b) { return a.event == b.event; };
+  places_.erase(places_.begin(), std::unique(places_.rbegin(), places_.rend(), same).base());
 }
 
 // Only what is needed of the bytes is unpacked, later: there may be many more of them than a replay needs.

@@ -78,11 +78,12 @@ class PayloadFile {
   };
   explicit PayloadFile(std::unique_ptr<RecordFile> file) : file_(std::move(file)) {}
   Result<void> list();
+  void drop_replaced();
   Result<void> list(const RecordHeader& places, const RecordHeader& bytes, Unpacker& unpacker);
   Result<void> list_old(const RecordHeader& record, Unpacker& unpacker);
 
   std::unique_ptr<RecordFile> file_;
-  std::vector<Place> places_;  // by event; of several for one, the last counts
+  std::vector<Place> places_;  // by event
   // The bytes of a record.
   using Contents = std::shared_ptr<const Bytes>;
   Result<Contents> contents_of(const RecordHeader& record) const;

@@ -219,7 +219,7 @@ Trace::~Trace() = default;
 
 Result<std::shared_ptr<Trace>> Trace::open(const std::string& directory, Storage& storage) {
   if (!storage.exists(directory)) return Error{"no trace " + directory};
-  auto state = std::make_unique<State>(directory, storage);
+  auto state = std::make_unique<State>(named_directory(directory), storage);
   TRY(state->open());
   return std::shared_ptr<Trace>(new Trace(std::move(state)));
 }

@@ -1,9 +1,9 @@
 // check_trace(): compares every byte of every file with its checksums, and every record with what it should say.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "logstore/certificate.h"
 #include "logstore/trace_state.h"
@@ -24,7 +24,7 @@ class Checker {
     for (const auto& error : errors) add(error.message);
   }
   void add(const std::string& message) {
-    if (std::find(found_.begin(), found_.end(), message) == found_.end()) found_.push_back(message);
+    if (known_.insert(message).second) found_.push_back(message);
   }
 
   // Adds the units to `damaged` whose events cannot all be read.
@@ -61,6 +61,7 @@ class Checker {
  private:
   const Trace& trace_;
   std::vector<std::string> found_;
+  std::unordered_set<std::string> known_;  // what is in it
 };
 
 }  // namespace

@@ -65,6 +65,16 @@ inline bool is_volume(const std::filesystem::path& directory) {
   return directory.parent_path().filename() == "volumes" && parse_number(directory.filename().string());
 }
 
+// The directory of a trace, as its user has named it. Storage follows no link in places that belong to a trace: one
+// that only looks like that, as a link `files` to a trace does, is followed here.
+inline std::string named_directory(const std::string& directory) {
+  const std::filesystem::path named = (std::filesystem::path(directory) / "").parent_path();
+  if (!is_directory_of_trace(named.filename().string()) && !is_volume(named)) return directory;
+  std::error_code failure;
+  const std::filesystem::path found = std::filesystem::canonical(named, failure);
+  return failure ? directory : found.string();
+}
+
 // The directory of the trace, or of the volume, in which a file lies.
 inline std::string directory_of(const std::filesystem::path& file) {
   const std::filesystem::path above = file.parent_path();

@@ -19,7 +19,7 @@ namespace {
 constexpr char kLatest[] = "latest";
 
 bool is_trace(const std::string& path) {
-  const TraceFiles files{path};
+  const TraceFiles files{named_directory(path)};
   return disk().exists(files.journal()) || disk().exists(files.volumes());
 }
 

@@ -218,7 +218,8 @@ Result<const PageStore*> Volume::page_store() const {
 Result<void> Volume::read_journal() {
   TRY(journal->for_each_payload([&](const RecordHeader& header, std::span<const uint8_t> payload) -> Result<void> {
     JournalRecord record;
-    if (!decode(header.type, payload, record)) {
+    // Packed, a few bytes could be millions of facts, which are all kept in memory.
+    if (header.packed || !decode(header.type, payload, record)) {
       return damage(journal->path(), header.offset, "record cannot be decoded");
     }
     const bool settings = std::holds_alternative<Settings>(record);
@@ -358,13 +359,13 @@ Result<Image> Volume::image(const ImagePublished& published) const {
   if (!published.own_file) {
     ASSIGN_OR_RETURN(const RecordParts* all, image_file());
     if (!all) return damage(files.images(), 0, "file is missing");
-    return read_image(*all, published.first_item);
+    return read_image(*all, published.first_item, published.pages);
   }
   ASSIGN_OR_RETURN(auto file,
                    RecordFile::open(storage, files.image(published.unit, published.interval), FileKind::image,
                                     published.unit, published.interval, Tail::whole, published.file_size));
   if (file->damaged()) return *file->damaged();
-  return read_image(RecordParts(std::move(file)), 0);
+  return read_image(RecordParts(std::move(file)), 0, published.pages);
 }
 
 Result<std::unique_ptr<Volume>> Volume::open(std::string directory, Storage& storage, bool numbered) {

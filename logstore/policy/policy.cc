@@ -109,9 +109,11 @@ Result<const PolicyInfo*> parse_policy_text(const std::string& text, PolicyParam
                                      [&](const PolicyNumber& known) { return word == known.option; });
     if (word == kApproximateOption) {
       parameters.approximate = true;
-    } else if (number == policy_numbers().end() || !(words >> parameters.*number->value)) {
-      return damaged;
+      continue;
     }
+    int64_t value = 0;
+    if (number == policy_numbers().end() || !(words >> value) || value < 1 || value > kMaxPolicyNumber) return damaged;
+    parameters.*number->value = static_cast<uint32_t>(value);
   }
   return *found;
 }

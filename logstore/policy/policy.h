@@ -124,7 +124,8 @@ const std::vector<PolicyInfo>& policies();
 Result<const PolicyInfo*> find_policy(const std::string& name);
 Result<std::unique_ptr<Policy>> make_policy(const std::string& name, const PolicyParameters& parameters);
 
-// The parameters that are numbers, and the options that set them.
+// The parameters that are numbers, and the options that set them. Each is at least 1 and at most kMaxPolicyNumber.
+inline constexpr int64_t kMaxPolicyNumber = 1'000'000;
 struct PolicyNumber {
   Parameter parameter;
   const char* option;
@@ -136,7 +137,8 @@ const PolicyNumber& policy_number(Parameter parameter);
 // A policy and its parameters except C and T, in the form of options: "replay-set --set-bound 16". Traces hold this
 // text.
 std::string policy_text(const PolicyInfo& policy, const PolicyParameters& parameters);
-// The reverse, of a trace's text: sets the parameters in the text and leaves the others.
+// The reverse, of a trace's text: sets the parameters in the text and leaves the others. Status::damaged if the policy
+// or a parameter is not known, or a number is out of its range.
 Result<const PolicyInfo*> parse_policy_text(const std::string& text, PolicyParameters& parameters);
 
 }  // namespace redrive

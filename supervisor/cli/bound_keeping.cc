@@ -61,13 +61,14 @@ Result<double> replay_s(const Trace& trace, const PredictedReplay& replay, std::
   wait_for_redrive(std::move(started), said, [&](std::string_view text) { shown += text; });
   const auto report = nlohmann::json::parse(said, nullptr, false);
   if (!report.is_object()) {
-    return Error{fmt::format("redrive replay {} {} ends without a result{}{}", trace.directory(), place,
+    return Error{fmt::format("redrive replay {} {} ends without a result{}{}", shell_quoted(trace.directory()), place,
                              shown.empty() ? "" : ": ", shown.substr(0, shown.find('\n')))};
   }
   const auto& interval = report.at("intervals").at(0);
   if (!interval.at("divergence").is_null()) {
-    return Error{fmt::format("its replay diverges: see redrive replay --verify {} {}", trace.directory(), place),
-                 Status::divergence};
+    return Error{
+        fmt::format("its replay diverges: see redrive replay --verify {} {}", shell_quoted(trace.directory()), place),
+        Status::divergence};
   }
   if (!interval.at("error").is_null()) return Error{interval.at("error").get<std::string>()};
   return interval.at("seconds").get<double>();

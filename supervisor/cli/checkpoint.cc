@@ -96,7 +96,7 @@ class CheckpointCommand : public CommandWith<CheckpointOptions> {
 
   Result<int> run() override {
     if (!options_.directory.empty()) {
-      TRY(check_surroundings());
+      TRY(prepare_to_trace());
       return options_.format == CheckpointOptions::Format::criu ? export_images(options_) : export_checkpoint(options_);
     }
     ASSIGN_OR_RETURN(const SessionName session, find_session(options_.session));

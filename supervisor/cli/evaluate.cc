@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "logstore/trace.h"
 #include "supervisor/cli/columns.h"
+#include "supervisor/cli/host.h"
 #include "supervisor/cli/shared_options.h"
 #include "supervisor/cli/stored_set_costs.h"
 #include "supervisor/cli/words.h"
@@ -204,6 +205,7 @@ Result<Subject> read_subject(const EvaluateOptions& options) {
   subject.parameters.checkpoint_period_ns = nanoseconds(settings.checkpoint_period_s);
   if (!settings.keeps_bound()) subject.parameters.critical_path_ns = 2 * subject.parameters.checkpoint_period_ns;
   if (options.measure) {
+    TRY(prepare_to_trace());
     ASSIGN_OR_RETURN(const auto times_s, replay_times_s(trace, options.jobs));
     subject.replays = times_s.size();
     subject.replays_s.emplace();
@@ -283,7 +285,14 @@ class Sweep {
     std::optional<Decided> decided;
     for_each_value(options_.cores, row_.parameters.cores, same, [&] {
       if (error_) return;
-      if (!decided || (row_.policy->parameters & kCores)) decided = decide_row();
+      if (!decided || (row_.policy->parameters & kCores)) {
+        Result<Decided> made = decide_row();
+        if (!made) {
+          error_ = made.error();
+          return;
+        }
+        decided = std::move(*made);
+      }
       row_.costs = measure(subject_.execution, *decided, row_.parameters.cores, subject_.schedule, subject_.pace);
       if (options_.stored_sets) store_sets(*decided);
       rows_.push_back(row_);
@@ -308,10 +317,10 @@ class Sweep {
            row_.parameters.checkpoint_period_ns == recorded.checkpoint_period_ns;
   }
 
-  Decided decide_row() {
+  Result<Decided> decide_row() {
     const auto policy = row_.policy->make(row_.parameters);
     row_.placement.lengths_known = row_.placement.recorded && !is_recorded();
-    Decided decided = decide(subject_.execution, *policy, row_.parameters, row_.placement);
+    ASSIGN_OR_RETURN(Decided decided, decide(subject_.execution, *policy, row_.parameters, row_.placement));
     row_.logged = count_logged(subject_.execution, decided);
     row_.different = count_different(subject_.execution, decided);
     row_.checkpoints = decided.checkpoints;

@@ -131,12 +131,14 @@ Check criu() {
 
 }  // namespace
 
-Result<void> check_surroundings() {
+Result<void> prepare_to_trace() {
+  lift_limits_of_programs();
   TRY(check_limits());
   return check_procfs();
 }
 
 Result<void> check_host(bool json) {
+  lift_limits_of_programs();
   std::vector<Check> checks{kernel(), process_files()};
   if (checks.back().ok) {  // without it, other processes would be taken for those that the checks start
     const ProcessorTraps found = traps();

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <span>
+#include <string_view>
+#include <utility>
 
 #include "base/text.h"
 #include "checkpoint/address_space.h"
@@ -31,15 +34,15 @@ std::vector<std::string> describe_joins(const Trace& trace) {
     size_t forked = 0;
   };
   std::vector<Group> groups;
+  std::map<std::pair<UnitId, std::string_view>, size_t> places;  // in `groups`
   for (const Join& join : trace.joins()) {
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& known) {
-      return known.unit == join.unit && known.object == join.object;
-    });
-    if (group == groups.end()) group = groups.insert(groups.end(), Group{join.unit, join.object, {}, 0});
+    const auto [place, is_new] = places.try_emplace({join.unit, join.object}, groups.size());
+    if (is_new) groups.push_back({join.unit, join.object, {}, 0});
+    Group& group = groups[place->second];
     if (join.joined) {
-      group->joined.push_back(join.joined);
+      group.joined.push_back(join.joined);
     } else {
-      ++group->forked;
+      ++group.forked;
     }
   }
   std::vector<std::string> sentences;

@@ -72,7 +72,7 @@ class LiveCommand : public CommandWith<LiveOptions> {
   }
 
   Result<int> run() override {
-    TRY(check_surroundings());
+    TRY(prepare_to_trace());
     ASSIGN_OR_RETURN(const std::string directory, find_trace(options_.trace));
     ASSIGN_OR_RETURN(const std::shared_ptr<Trace> trace, Trace::open(directory));
     RevivalOptions how;

@@ -97,7 +97,7 @@ Result<Missing> choose(const Trace& trace, const std::set<Checkpoint>& chosen, P
   CheckpointPlacement placement;
   placement.forced = false;  // the intervals are the recorded ones
   placement.lengths_known = true;
-  const Decided decided = decide(execution, policy, parameters, placement);
+  ASSIGN_OR_RETURN(const Decided decided, decide(execution, policy, parameters, placement));
   for (uint32_t i = 0; i < execution.steps.size(); ++i) {
     const Execution::Step& step = execution.steps[i];
     const EventRef event = execution.events[i];
@@ -268,7 +268,7 @@ class PrepareCommand : public CommandWith<PrepareOptions> {
   }
 
   Result<int> run() override {
-    TRY(check_surroundings());
+    TRY(prepare_to_trace());
     options_.progress = isatty(STDERR_FILENO) != 0;
     return prepare(options_);
   }

@@ -194,7 +194,7 @@ bool is_as_recorded(SelfCheck& self_check, const Trace& trace) {
   }
   if (checked->divergences) {
     notice("self-check: {}: see redrive replay --all --verify {}", counted(checked->divergences, "divergence"),
-           printable(trace.directory()));
+           printable(shell_quoted(trace.directory())));
     return false;
   }
   notice("self-check: {} re-driven as recorded, {} of them compared at their ends, {} while the program ran",
@@ -473,7 +473,7 @@ Result<int> record_behind_guard(const RecordOptions& options) {
 }
 
 Result<int> record_behind_front(const RecordOptions& options) {
-  TRY(check_surroundings());
+  TRY(prepare_to_trace());
   if (options.pid) return record_behind_guard(options);
   ASSIGN_OR_RETURN(const Fd output, output_file(options));
   // Until the program starts, what is wrong is said where redrive was started.

@@ -1,12 +1,15 @@
 // redrive rm: removes traces, and nothing else.
 #include "supervisor/cli/remove.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 #include <string_view>
 
+#include "base/beneath.h"
 #include "logstore/trace.h"
 #include "logstore/trace_files.h"
 #include "supervisor/cli/words.h"
@@ -16,6 +19,8 @@ namespace redrive {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kJournal[] = "journal", kVolumes[] = "volumes";
 
 // A damaged trace, and one that a newer redrive made, is a trace too: its journal identifies it.
 bool has_journal(const fs::path& directory) {
@@ -27,11 +32,10 @@ bool has_journal(const fs::path& directory) {
 }
 
 std::vector<fs::path> volumes_of(const fs::path& directory) {
+  const std::string volumes = TraceFiles{directory.string()}.volumes();
   std::vector<fs::path> found;
-  std::error_code failure;
-  for (fs::directory_iterator it(TraceFiles{directory.string()}.volumes(), failure), end; !failure && it != end;
-       it.increment(failure)) {
-    found.push_back(it->path());
+  if (const auto names = disk().list_directories(volumes)) {
+    for (const auto& name : *names) found.push_back(fs::path(volumes) / name);
   }
   return found;
 }
@@ -43,32 +47,92 @@ bool is_trace(const fs::path& directory) {
 
 bool is_being_removed(const fs::path& directory) { return directory.string().ends_with(kRemoving); }
 
+// A directory on the way to removal. What is in it may be a stranger's, so no link in it is followed, and what is
+// listed and removed is in the directory that was opened, whatever its path leads to meanwhile.
+class Doomed {
+ public:
+  explicit Doomed(Fd directory) : directory_(std::move(directory)) {}
+
+  bool is_open() const { return static_cast<bool>(directory_); }
+  Doomed below(const std::string& name) const {
+    return Doomed(open_beneath(directory_.get(), name, O_RDONLY | O_DIRECTORY));
+  }
+
+  Result<std::vector<std::string>> names() const {
+    std::vector<std::string> found;
+    std::error_code failure;
+    for (fs::directory_iterator it(path(), failure), end; !failure && it != end; it.increment(failure)) {
+      found.push_back(it->path().filename());
+    }
+    if (failure) return Error{failure.message()};
+    return found;
+  }
+
+  // Removes a file, a link, or a directory with all that is in it, if there is one.
+  Result<void> remove(const std::string& name) const {
+    std::error_code failure;
+    fs::remove_all(path() / name, failure);
+    return failure ? Result<void>(Error{name + ": " + failure.message()}) : Result<void>();
+  }
+
+ private:
+  fs::path path() const { return fmt::format("/proc/self/fd/{}", directory_.get()); }
+
+  Fd directory_;
+};
+
+Doomed open_doomed(const fs::path& directory) {
+  return Doomed(Fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)));
+}
+
+// Whether there is nothing left in a trace that is being removed, or only a directory of volumes without one.
+bool is_empty(const Doomed& doomed) {
+  auto names = doomed.names();
+  if (names && *names == std::vector<std::string>{kVolumes}) {
+    if (const Doomed volumes = doomed.below(kVolumes); volumes.is_open()) names = volumes.names();
+  }
+  return names && names->empty();
+}
+
 // What is left of this trace if somebody was killed while removing it; empty if there is nothing.
 fs::path left_of(const fs::path& trace) {
   const fs::path left = trace.string() + kRemoving;
-  std::error_code failure;
-  const fs::path volumes = TraceFiles{left.string()}.volumes();
-  const bool nothing = fs::is_empty(fs::is_directory(volumes, failure) ? volumes : left, failure);
-  const bool ours = fs::is_directory(left, failure) && (is_trace(left) || nothing);
+  const Doomed doomed = open_doomed(left);
+  const bool ours = doomed.is_open() && (is_trace(left) || is_empty(doomed));
   return ours ? left : fs::path();
 }
 
+Result<void> remove_but(const Doomed& doomed, std::initializer_list<std::string> kept) {
+  ASSIGN_OR_RETURN(const auto names, doomed.names());
+  for (const std::string& name : names) {
+    if (std::find(kept.begin(), kept.end(), name) == kept.end()) TRY(doomed.remove(name));
+  }
+  return {};
+}
+
 // Removes the journals last, because they identify what is left.
-Result<void> clear_away(const fs::path& doomed) {
-  const TraceFiles files{doomed.string()};
+Result<void> clear(const Doomed& doomed) {
+  TRY(remove_but(doomed, {kJournal, kVolumes}));
+  if (const Doomed volumes = doomed.below(kVolumes); volumes.is_open()) {
+    ASSIGN_OR_RETURN(const auto names, volumes.names());
+    for (const std::string& name : names) {
+      if (const Doomed volume = volumes.below(name); volume.is_open()) TRY(remove_but(volume, {kJournal}));
+      TRY(volumes.remove(name));
+    }
+  }
+  TRY(doomed.remove(kVolumes));
+  return doomed.remove(kJournal);
+}
+
+Result<void> clear_away(const fs::path& directory) {
+  const Doomed doomed = open_doomed(directory);
+  if (!doomed.is_open()) return errno_error("cannot remove " + directory.string());
+  if (const auto cleared = clear(doomed); !cleared) {
+    return Error{fmt::format("cannot remove all of {}: {}", directory.string(), cleared.error().message)};
+  }
   std::error_code failure;
-  std::vector<fs::path> others;
-  for (fs::directory_iterator it(doomed, failure), end; !failure && it != end; it.increment(failure)) {
-    if (it->path() != files.journal() && it->path() != files.volumes()) others.push_back(it->path());
-  }
-  for (const fs::path& other : others) {
-    if (!failure) fs::remove_all(other, failure);
-  }
-  for (const fs::path& volume : volumes_of(doomed)) {
-    if (!failure) TRY(clear_away(volume));
-  }
-  if (!failure) fs::remove_all(doomed, failure);
-  if (failure) return Error{fmt::format("cannot remove all of {}: {}", doomed.string(), failure.message())};
+  fs::remove(directory, failure);
+  if (failure) return Error{fmt::format("cannot remove {}: {}", directory.string(), failure.message())};
   return {};
 }
 
@@ -128,20 +192,23 @@ Result<int> remove(const RemoveOptions& options) {
   std::error_code failure;
   const fs::path latest = fs::path(trace_home()) / "latest";
   for (const auto& directory : directories) {
-    if (is_being_removed(directory)) {
-      TRY(clear_away(directory));
-      continue;
-    }
     if (is_own_link(directory)) {
       fs::remove(directory, failure);
       if (failure) return Error{fmt::format("cannot remove {}: {}", directory.string(), failure.message())};
+      continue;
+    }
+    if (is_being_removed(directory)) {
+      TRY(clear_away(directory));
       continue;
     }
     // Rename the trace first: if we are interrupted, what is left is no longer a trace.
     if (const fs::path left = left_of(directory); !left.empty()) TRY(clear_away(left));
     const fs::path doomed = directory.string() + kRemoving;
     fs::rename(directory, doomed, failure);
-    if (failure) return Error{fmt::format("cannot remove {}: {}", directory.string(), failure.message())};
+    if (failure) {
+      return Error{
+          fmt::format("cannot remove {}, by way of {}: {}", directory.string(), doomed.string(), failure.message())};
+    }
     TRY(clear_away(doomed));
   }
   if (fs::is_symlink(latest, failure) && !fs::exists(latest, failure)) TRY(renew_latest());

@@ -415,7 +415,7 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
   }
 
   Result<int> run() override {
-    TRY(check_surroundings());
+    TRY(prepare_to_trace());
     options_.progress = isatty(STDERR_FILENO) != 0;
     return replay(options_);
   }

@@ -319,7 +319,8 @@ Result<void> Session::failure() const {
   std::optional<Error> error;
   bool diverged = false;
   std::string breaks;
-  for (const auto& place : options_.breaks) breaks += fmt::format(" --break {}@{}", place.unit, place.event);
+  for (const auto& place : options_.breaks)
+    breaks += fmt::format(" --break {}@{}", shell_quoted(place.unit), place.event);
   for (size_t i = 0; i < whole_.replay_set.size(); ++i) {
     const auto& outcome = replay_->outcome(i);
     if (!outcome) continue;

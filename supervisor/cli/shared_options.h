@@ -12,8 +12,6 @@
 
 namespace redrive {
 
-inline constexpr uint64_t kMaxPolicyNumber = 1'000'000;
-
 void add_jobs(Arguments& arguments, const char* help, int& jobs);
 void add_tuning(Arguments& arguments, TuningRule& rule);
 void add_interception(Arguments& arguments, bool& in_process);

@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "logstore/trace.h"
+#include "logstore/trace_files.h"
 #include "logstore/trace_snapshot.h"
 #include "supervisor/cli/bound_keeping.h"
 #include "supervisor/cli/session_text.h"
@@ -35,7 +36,7 @@ Result<int> make_snapshot(const SnapshotOptions& options) {
   if (session && is_listed(*session)) {
     ASSIGN_OR_RETURN(from, complete(*session));
   } else if (const auto known = find_trace(options.of)) {
-    from = *known;
+    from = named_directory(*known);
   } else {
     return Error{fmt::format("no session and no trace '{}'; see redrive ps and redrive ls", options.of)};
   }

@@ -1,5 +1,7 @@
 #include "supervisor/evaluation/evaluation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -23,6 +25,8 @@ using Step = Execution::Step;
 constexpr uint64_t kMostVisits = 5'000'000;
 // ... or until replays from the left frontier have executed so many steps.
 constexpr uint64_t kMostSteps = 200'000'000;
+// Each takes about 100 bytes, or more if the policy remembers it.
+constexpr uint64_t kMostDue = 4'000'000;
 
 // Feeds an execution to a policy.
 class Deciding {
@@ -47,10 +51,10 @@ class Deciding {
     if (placement.clock == PlacementClock::real) elapsed_ns_ = elapsed_ns(execution);
   }
 
-  Decided run() {
+  Result<Decided> run() {
     for (uint32_t i = 0; i < execution_.steps.size(); ++i) {
       const Step& step = execution_.steps[i];
-      take_due_checkpoints(i, step);
+      TRY(take_due_checkpoints(i, step));
       if (step.what == What::program || step.what == What::birth) begin_program(i, step);
       if (step.what == What::checkpoint && placement_.recorded) checkpoint(step.unit, step.at_ns, step.restore_s, 0);
       if (step.what == What::send) tags_[i] = policy_.on_send(step.unit, told_ns(i, step), step.bytes);
@@ -114,10 +118,13 @@ class Deciding {
   }
 
   // Between two of its steps a unit computes first, and then waits.
-  void take_due_checkpoints(uint32_t i, const Step& step) {
+  Result<void> take_due_checkpoints(uint32_t i, const Step& step) {
     Unit& unit = units_[step.unit];
-    if (placement_.recorded || !unit.began) return;
-    for (;;) {
+    if (placement_.recorded || !unit.began) return {};
+    for (;; ++due_) {
+      if (due_ == kMostDue) {
+        return Error{fmt::format("more than {} checkpoints would be due: choose a longer checkpoint period", kMostDue)};
+      }
       const bool is_due = unit.due_ns < clock_ns(i);
       const uint64_t due_at_ns = is_due ? std::min(unit.at_ns + unit.due_ns - unit.clock_ns, step.at_ns) : UINT64_MAX;
       const uint64_t by_at_ns = by_at_ns_of(step.unit);
@@ -134,8 +141,9 @@ class Deciding {
       }
     }
     const bool last = step.what == What::end;  // nothing would follow the checkpoint
-    if (last || !policy_.wants_checkpoint(step.unit, at_ns(step))) return;
-    checkpoint(step.unit, step.at_ns, unit.restore_s, clock_ns(i));
+    if (!last && policy_.wants_checkpoint(step.unit, at_ns(step)))
+      checkpoint(step.unit, step.at_ns, unit.restore_s, clock_ns(i));
+    return {};
   }
 
   // When the policy wants the unit's next checkpoint, in CPU time since the unit's beginning.
@@ -253,6 +261,7 @@ class Deciding {
   const bool compares_units_;         // policy_, by the real-time clock
   std::vector<uint64_t> elapsed_ns_;  // by step, with the real-time clock
   std::mt19937_64 random_;
+  uint64_t due_ = 0;  // how many checkpoints were due
   std::vector<Unit> units_;
   std::vector<std::vector<uint64_t>> ends_;                            // recorded_ends(), if the policy is told
   std::vector<uint32_t> last_use_;                                     // by send: the step that receives its last bytes
@@ -268,8 +277,8 @@ const std::vector<std::string>& clock_names() {
   return kNames;
 }
 
-Decided decide(const Execution& execution, Policy& policy, const PolicyParameters& parameters,
-               const CheckpointPlacement& placement) {
+Result<Decided> decide(const Execution& execution, Policy& policy, const PolicyParameters& parameters,
+                       const CheckpointPlacement& placement) {
   return Deciding(execution, policy, parameters, placement).run();
 }
 

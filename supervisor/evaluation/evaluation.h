@@ -2,6 +2,7 @@
 // in memory, knows no trace.
 #pragma once
 
+#include "base/result.h"
 #include "logstore/certificate.h"
 #include "logstore/policy/policy.h"
 #include "supervisor/evaluation/decided.h"
@@ -27,8 +28,9 @@ struct CheckpointPlacement {
   PlacementClock clock = PlacementClock::cpu;  // if not recorded
 };
 
-Decided decide(const Execution& execution, Policy& policy, const PolicyParameters& parameters,
-               const CheckpointPlacement& placement);
+// Fails if checkpoints would be so many that memory may not suffice: executions and times can be any.
+Result<Decided> decide(const Execution& execution, Policy& policy, const PolicyParameters& parameters,
+                       const CheckpointPlacement& placement);
 
 struct Logged {
   uint64_t messages = 0, logged_messages = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "base/parallel.h"
 
@@ -51,15 +52,17 @@ bool is_turn(const Event& event) {
   return event.kind == EventKind::preemption && static_cast<Preempted>(event.args[0]) == Preempted::turn;
 }
 
-// Whether an interval is the first one after other units were joined with its unit: only its image has them.
-bool begins_with_join(const Trace& trace, const IntervalRecord& interval) {
-  const auto& joins = trace.joins();
-  return std::any_of(joins.begin(), joins.end(), [&](const Join& join) {
-    return join.unit == interval.unit && join.joined != 0 && join.event == interval.first_event;
-  });
+// The events before which other units were joined with a unit. Only the image of the interval that begins there has
+// them.
+std::set<EventRef> joins_of(const Trace& trace) {
+  std::set<EventRef> found;
+  for (const Join& join : trace.joins()) {
+    if (join.joined != 0) found.insert({join.unit, join.event});
+  }
+  return found;
 }
 
-void add_intervals(const Trace& trace, const UnitRecord& unit, Rdg& graph) {
+void add_intervals(const Trace& trace, const UnitRecord& unit, const std::set<EventRef>& joins, Rdg& graph) {
   auto& out = graph.units[unit.unit];
   for (const auto& record : trace.intervals(unit.unit)) {
     const IntervalExtent extent = interval_extent(trace, unit.unit, record.interval);
@@ -72,7 +75,8 @@ void add_intervals(const Trace& trace, const UnitRecord& unit, Rdg& graph) {
     if (const IntervalEnd* end = trace.interval_end(unit.unit, record.interval)) {
       interval.clock_error_ns = end->clock_error_ns;
     }
-    interval.reachable = interval.startable || trace.finished() || !(is_exec || begins_with_join(trace, record));
+    interval.reachable =
+        interval.startable || trace.finished() || !(is_exec || joins.contains({record.unit, record.first_event}));
     out.push_back(interval);
   }
 }
@@ -135,7 +139,8 @@ void cut_unsatisfiable(Rdg& graph) {
 
 Result<DependenceGraph> DependenceGraph::open(const Trace& trace) {
   DependenceGraph graph(trace);
-  for (const auto& unit : trace.units()) add_intervals(trace, unit, graph.rdg_);
+  const std::set<EventRef> joins = joins_of(trace);
+  for (const auto& unit : trace.units()) add_intervals(trace, unit, joins, graph.rdg_);
   graph.find_children();
   if (trace.finished()) return graph;
   TRY(graph.read_all());

@@ -82,7 +82,7 @@ void print_divergence(const Trace& trace, const Divergence& d, const std::string
   text += fmt::format("  expected: {}\n  found:    {}\n", printable(d.expected), printable(d.found));
   if (!d.stack.empty()) text += fmt::format("  stack:\n{}", printable_lines(d.stack));
   if (!d.disassembly.empty()) text += fmt::format("  code:\n{}", printable_lines(d.disassembly));
-  text += fmt::format("  reproduce: redrive replay {} {}\n", printable(trace.directory()), reproduce);
+  text += fmt::format("  reproduce: redrive replay {} {}\n", printable(shell_quoted(trace.directory())), reproduce);
   write_error(text);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/text.h"
 #include "logstore/trace_additions.h"
 
 namespace redrive {
@@ -131,8 +132,8 @@ Result<void> execute(SetRun run, const std::vector<PlannedInterval>& set, Adding
     const Divergence& d = *outcome->divergence;
     return Error{
         fmt::format("divergence in unit {} ({}), event {}: expected {}, found {}; see `redrive replay {} {}:{}`",
-                    d.unit, run.trace.unit_name(d.unit), d.event, d.expected, d.found, run.trace.directory(), d.unit,
-                    d.interval),
+                    d.unit, run.trace.unit_name(d.unit), d.event, d.expected, d.found,
+                    shell_quoted(run.trace.directory()), d.unit, d.interval),
         Status::divergence};
   }
   return error ? Result<void>(*error) : Result<void>();

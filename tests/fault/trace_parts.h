@@ -88,7 +88,7 @@ inline Result<void> read_images(Storage& storage, const TraceFiles& files, Trace
   for (const auto& record : parts.journal) {
     const auto* const published = std::get_if<ImagePublished>(&record);
     if (!published) continue;
-    ASSIGN_OR_RETURN(Image image, read_image(images, published->first_item));
+    ASSIGN_OR_RETURN(Image image, read_image(images, published->first_item, published->pages));
     auto& made = parts.images.emplace_back(TraceParts::ImageParts{published->unit, published->interval, {}, {}});
     made.pages = std::move(image.pages);
     Decoder in(image.header);

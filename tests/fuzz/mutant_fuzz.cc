@@ -239,9 +239,10 @@ void evaluate(const Trace& trace, uint64_t seed) {
   const auto policy = all[seed % all.size()].make(parameters);
   CheckpointPlacement placement;
   placement.lengths_known = seed % 2;
-  const Decided decided = decide(*execution, *policy, parameters, placement);
-  (void)count_logged(*execution, decided);
-  (void)measure(*execution, decided, 2);
+  const auto decided = decide(*execution, *policy, parameters, placement);
+  if (!decided) return;
+  (void)count_logged(*execution, *decided);
+  (void)measure(*execution, *decided, 2);
 }
 
 void show(const Trace& trace) {

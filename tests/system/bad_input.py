@@ -822,6 +822,52 @@ def linked_volumes(ctx):
     check_trace(ctx, made)
 
 
+@test("bad_input/removed_links")
+def removed_links(ctx):
+    """`rm` of a stranger's trace removes the links in it, not what they lead to, and takes no link for what a killed `rm` has left."""
+    mine, stranger = ctx.directory / "mine", ctx.traces / "stranger"
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "true"), 0)
+
+    def contents(directory):
+        return sorted(path.relative_to(directory) for path in directory.rglob("*"))
+
+    (mine / "below").mkdir(parents=True)
+    (mine / "below" / "text").write_text("precious")
+    (mine / "text").write_text("precious")
+    had = contents(mine)
+    for place in ("volumes", "volumes/1", "volumes/1.removing", "volumes/1/events", "volumes/1/volumes", "events"):
+        (stranger / place).parent.mkdir(parents=True)
+        (stranger / "journal").write_text("redrive")
+        (stranger / place).symlink_to(mine)
+        outcome = ctx.expect_status(ctx.redrive("rm", stranger), 0)
+        ctx.expect(contents(mine) == had, outcome, f"removes what {place} leads to")
+        ctx.expect(not stranger.exists() and not stranger.with_name("stranger.removing").exists(), outcome, "leaves something behind")
+    stranger.mkdir()
+    (stranger / "volumes").symlink_to(mine)
+    (mine / "1").mkdir()
+    (mine / "1" / "journal").write_text("redrive")
+    outcome = ctx.redrive("rm", stranger)
+    expect_one_line(ctx, outcome, 1, "not a trace")
+    shutil.rmtree(stranger)
+    shutil.rmtree(mine / "1")
+
+    # What is named like a trace that is being removed.
+    shutil.copytree(ctx.trace, stranger)
+    leaving, kept = stranger.with_name("stranger.removing"), contents(ctx.trace)
+    leaving.symlink_to(ctx.trace)
+    outcome = ctx.redrive("rm", stranger)
+    expect_one_line(ctx, outcome, 1, "stranger.removing")
+    ctx.expect(contents(ctx.trace) == kept and contents(stranger) == kept, outcome, "removes something")
+    ctx.expect_status(ctx.redrive("rm", leaving), 0)
+    ctx.expect(not leaving.is_symlink() and contents(ctx.trace) == kept, outcome, "does not remove the link, or more than it")
+    (leaving / "volumes").mkdir(parents=True)
+    (leaving / "text").write_text("precious")
+    expect_one_line(ctx, ctx.redrive("rm", stranger), 1, "stranger.removing")
+    (leaving / "text").unlink()
+    ctx.expect_status(ctx.redrive("rm", stranger), 0)
+    ctx.expect(not stranger.exists() and not leaving.exists(), outcome, "leaves something behind")
+
+
 @test("bad_input/latest_is_a_directory")
 def latest_is_a_directory(ctx):
     """A link that cannot be made keeps nothing from being recorded."""

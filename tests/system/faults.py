@@ -60,6 +60,22 @@ def payload(ctx):
     expect_divergence(ctx, "payload")
 
 
+@test("faults/reproduced")
+def reproduced(ctx):
+    """The command that a report names leads to the divergence again, and to nothing else, whatever the trace's directory is called."""
+    recorded(ctx)
+    altered, _ = alter(ctx, "payload")
+    named = ctx.traces / "it's $(touch made);touch made"
+    altered.rename(named)
+    for words in (("1",), ("--all", "--once")):
+        told = ctx.expect_status(ctx.redrive("replay", named, *words, cwd=ctx.directory), 3)
+        commands = re.findall(r"reproduce: redrive (replay .*)", told.stderr)
+        ctx.expect(commands, told, "names no command")
+        again = ctx.run("sh", "-c", f"'{ctx.options.redrive}' {commands[0]}", cwd=ctx.directory)
+        ctx.expect(again.status == 3 and "divergence in" in again.stderr, again, "does not diverge")
+        ctx.expect(not (ctx.directory / "made").exists(), again, "executes a part of the name")
+
+
 @test("faults/swapped_receives")
 def swapped_receives(ctx):
     expect_divergence(ctx, "swap")

@@ -3,6 +3,7 @@ import contextlib
 import os
 import pathlib
 import re
+import subprocess
 
 from harness import Failure, Skip, test, workload
 from programs import job_of
@@ -65,6 +66,30 @@ for name, (limit, words) in {
         ctx.expect_status(outcome, 125)
         ctx.expect(outcome.stderr.count("\n") == 1 and re.search(words, outcome.stderr), outcome, "does not say what it lacks")
         ctx.expect(not (ctx.work / "started").exists() and not ctx.trace.exists(), outcome, "leaves something behind")
+
+
+@test("limits/reading")
+def reading(ctx):
+    """Soft limits of memory and CPU time hold for commands that only read a trace, because anybody may have made it."""
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "sh", "-c", "i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); echo $i; done"), 0)
+    most = 1 << 30
+    set_limits = ["-Sv " + str(most >> 10), "-Sd " + str(most >> 10), "-St 1000"]
+    reads, writes = os.pipe()
+    # Its output is longer than a pipe holds, so it cannot end before it is looked at.
+    reader = subprocess.Popen(within(set_limits, ctx.options.redrive, "dump", ctx.trace, "1"), stdout=writes, env=ctx.env)
+    os.close(writes)
+    try:
+        if not os.read(reads, 1):
+            raise Failure("dump has ended")
+        with open(f"/proc/{reader.pid}/limits") as limits:
+            soft = {line[:26].strip(): line[26:].split()[0] for line in limits}
+    finally:
+        reader.kill()
+        reader.wait()
+        os.close(reads)
+    for name, limit in {"Max address space": most, "Max data size": most, "Max cpu time": 1000}.items():
+        if soft[name] != str(limit):
+            raise Failure(f"{name}: {soft[name]}")
 
 
 @test("limits/stack")

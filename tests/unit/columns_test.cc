@@ -1,12 +1,33 @@
 // How listings show bytes that they did not choose.
 #include "supervisor/cli/columns.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "logstore/memory_storage.h"
+#include "supervisor/cli/join_text.h"
+#include "tests/unit/logstore_sample.h"
 #include "tests/unit/unit_test.h"
 
 namespace redrive::columns_test {
+
+// If this took quadratic time, it would take minutes.
+TEST_CASE("units that were joined are grouped by what they share, in its order") {
+  constexpr UnitId kObjects = 200'000;
+  MemoryStorage storage;
+  {
+    const auto writer = TraceWriter::create("/t", sample::settings(), storage).value();
+    writer->add(UnitRecord{1, 100, {}, {}});
+    for (UnitId i = 0; i < 2 * kObjects; ++i) writer->add(Join{1, i % 2 ? i : 0, 5, 100, fmt::format("/o{}", i / 2)});
+    REQUIRE(writer->finish(sample::recording_end()));
+  }
+  const auto sentences = describe_joins(*Trace::open("/t", storage).value());
+  REQUIRE_EQ(sentences.size(), 2 * kObjects);
+  CHECK_EQ(sentences[0], "unit 1 became part of unit 1 (unit), because they share /o0");
+  CHECK_EQ(sentences[3], "a process forked by unit 1 (unit) stayed part of it, because it shares /o1");
+}
 
 TEST_CASE("control characters are shown, not sent to the terminal") {
   CHECK(printable("a\x1b[31mb\x07\x7f") == "a\\x1b[31mb\\x07\\x7f");

@@ -34,7 +34,7 @@ Evaluated evaluate(const std::string& pattern, const std::string& policy, uint64
   Evaluated out;
   out.execution = make_execution({pattern, 5, 1600, seed});
   const auto made = make_policy(policy, limits).value();
-  out.decided = decide(out.execution, *made, limits, {false, seed % 2 ? 0 : limits.checkpoint_period_ns, seed});
+  out.decided = decide(out.execution, *made, limits, {false, seed % 2 ? 0 : limits.checkpoint_period_ns, seed}).value();
   return out;
 }
 
@@ -200,7 +200,7 @@ TEST_CASE("evaluation: checkpoints come every T, the first within the skew") {
   for (const uint64_t skew_ns : {uint64_t{0}, limits.checkpoint_period_ns / 4}) {
     const Execution execution = make_execution({"random", 6, 2000, 7});
     const auto policy = make_policy("none", limits).value();
-    const Decided decided = decide(execution, *policy, limits, {false, skew_ns, 3});
+    const Decided decided = decide(execution, *policy, limits, {false, skew_ns, 3}).value();
     std::vector<int> seen(execution.units);
     for (const auto& interval : decided.intervals) {
       const int index = seen[interval.unit]++;
@@ -223,7 +223,7 @@ TEST_CASE("evaluation: by the real-time clock, checkpoints come at multiples of 
       const Execution execution = make_execution({pattern, 5, 1600, 3});
       const auto policy = make_policy("critical-path", limits).value();
       const Decided decided =
-          decide(execution, *policy, limits, {false, skew_ns, 3, true, false, PlacementClock::real});
+          decide(execution, *policy, limits, {false, skew_ns, 3, true, false, PlacementClock::real}).value();
       CHECK_LE(measure(execution, decided, 2).critical_path_s.largest, 0.040 + 1e-12);
       const auto elapsed = elapsed_ns(execution);
       std::vector<uint32_t> last(execution.units, UINT32_MAX);  // step
@@ -259,7 +259,7 @@ TEST_CASE("evaluation: by the real-time clock, what waits leaves room in a path,
   const Execution execution = make_execution({"random", 5, 1600, 3});
   const auto evaluated = [&](const char* policy, uint64_t skew_ns, PlacementClock clock) {
     const auto made = make_policy(policy, limits).value();
-    return decide(execution, *made, limits, {false, skew_ns, 3, true, false, clock});
+    return decide(execution, *made, limits, {false, skew_ns, 3, true, false, clock}).value();
   };
   const auto logged = [&](const char* policy, uint64_t skew_ns, PlacementClock clock) {
     return count_logged(execution, evaluated(policy, skew_ns, clock)).logged_messages;
@@ -283,7 +283,8 @@ TEST_CASE("evaluation: by the real-time clock, mrt forces no checkpoint, and its
     const Execution execution = make_execution({pattern, 5, 1600, 3});
     const auto decided = [&](const char* policy) {
       return decide(execution, *make_policy(policy, limits).value(), limits,
-                    {false, 0, 1, true, false, PlacementClock::real});
+                    {false, 0, 1, true, false, PlacementClock::real})
+          .value();
     };
     for (const char* policy : {"mrt", "ros", "ros-nt"}) CHECK_EQ(decided(policy).forced_checkpoints, 0);
     CHECK(decided("ros").kept == decided("ros-nt").kept);
@@ -329,7 +330,7 @@ TEST_CASE("evaluation: a birth that is not kept needs its parent's fork, one tha
   execution.units = 2;
   const auto cost = [&](const char* policy) {
     const auto made = make_policy(policy, parameters()).value();
-    return measure(execution, decide(execution, *made, parameters(), {}), 1);
+    return measure(execution, decide(execution, *made, parameters(), {}).value(), 1);
   };
   CHECK_EQ(cost("none").critical_path_s.largest, doctest::Approx(0.015));
   CHECK_EQ(cost("none").replay_set.largest, 2);
@@ -362,7 +363,7 @@ TEST_CASE("evaluation: a cyclic schedule shares each unit's processor among its 
   script.add(What::end, 0, 2);
   script.add(What::end, 1, 12);
   const Execution& execution = script.execution();
-  const Decided decided = decide(execution, *make_policy("none", parameters()).value(), parameters(), {});
+  const Decided decided = decide(execution, *make_policy("none", parameters()).value(), parameters(), {}).value();
   const auto longest_s = [&](ScheduleKind kind, uint32_t cores) {
     return measure(execution, decided, cores, kind).makespan_s.largest;
   };
@@ -391,7 +392,7 @@ TEST_CASE("evaluation: a replay from the left frontier may wait for ever, one of
   const Execution& execution = script.execution();
   for (const char* policy : {"domino", "replay-set"}) {
     CAPTURE(std::string(policy));
-    const Decided decided = decide(execution, *make_policy(policy, parameters()).value(), parameters(), {});
+    const Decided decided = decide(execution, *make_policy(policy, parameters()).value(), parameters(), {}).value();
     CHECK_EQ(count_logged(execution, decided).logged_messages, 0);
     ReplaySets sets(execution, decided);
     const auto& members = sets.find(decided.interval_of[0]);  // the interval of unit 0
@@ -431,6 +432,17 @@ TEST_CASE("synthetic executions have what was asked for, and the same from the s
         CHECK(one.steps[sender].what == What::send);
       }
     }
+  }
+}
+
+TEST_CASE("times that no recording has do not become checkpoints without end") {
+  for (const auto clock : {PlacementClock::cpu, PlacementClock::real}) {
+    Script script(1);
+    script.add(What::end, 0, uint64_t{1} << 40);
+    const auto policy = make_policy("none", parameters()).value();
+    const auto decided = decide(script.execution(), *policy, parameters(), {false, 0, 1, true, false, clock});
+    REQUIRE_FALSE(decided);
+    CHECK_NE(decided.error().message.find("checkpoint period"), std::string::npos);
   }
 }
 

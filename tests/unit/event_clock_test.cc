@@ -141,4 +141,27 @@ TEST_CASE("it is noted when somebody sets the wall clock") {
   CHECK_EQ(at(130).error_ns, 0);
 }
 
+TEST_CASE("the wall clock may be set again and again") {
+  // Reading a clock takes some time.
+  class SlowTracer : public FakeTracer {
+   public:
+    Clock::time_point now() const override { return FakeTracer::now() + std::chrono::nanoseconds(++reads_); }
+
+   private:
+    mutable int reads_ = 0;
+  };
+  MemoryStorage storage;
+  SlowTracer tracer;
+  tracer.pass(1h);
+  const auto writer = TraceWriter::create("/t", sample::settings(), storage).value();
+  EventClock clock(tracer, *writer, nullptr);
+  for (int i = 0; i < 10; ++i) {
+    tracer.pass(20ms);
+    tracer.wall_clock_ns += 1'000'000;
+    clock.saw_stop();
+  }
+  REQUIRE(writer->flush());
+  CHECK(Trace::open("/t", storage));
+}
+
 }  // namespace redrive::event_clock_test

@@ -231,6 +231,28 @@ TEST_CASE("a catalog that is absent, stale or changed is made again") {
   CHECK(query(db, "SELECT count(*) FROM messages") == "3");
 }
 
+TEST_CASE("files that SQLite opens with a database are not left beside the catalog") {
+  const Directory directory;
+  const auto trace = make_trace(directory / "t", fill_messages);
+  const std::string db = directory / "t/catalog.sqlite", other = directory / "other";
+  for (const bool exists : {false, true}) {
+    for (const char* suffix : {"-journal", "-wal", "-shm"}) {
+      CAPTURE(suffix);
+      if (!exists) std::filesystem::remove(db);
+      std::ofstream(other) << "precious";
+      std::filesystem::create_symlink(other, db + suffix);
+      CHECK_EQ(*is_catalog_changed(*trace), exists);
+      CHECK_EQ(catalog_path(*trace).value(), db);
+      CHECK_FALSE(std::filesystem::is_symlink(db + suffix));
+      CHECK(std::filesystem::exists(other));
+      CHECK_FALSE(*is_catalog_changed(*trace));
+    }
+  }
+  // One that cannot be removed: no path is given.
+  std::filesystem::create_directories(db + "-journal/below");
+  CHECK_FALSE(catalog_path(*trace));
+}
+
 TEST_CASE("golden traces of all formats read as when they were made") {
   const std::string newest = "tests/unit/golden/format-" + std::to_string(kFormatVersion);
   Directory directory;

@@ -236,6 +236,35 @@ TEST_CASE("more files can be read than a process may have open") {
   std::filesystem::remove_all(name);
 }
 
+TEST_CASE("a link to a trace is followed, whatever its name") {
+  char name[] = "/tmp/redrive-named-XXXXXX";
+  REQUIRE(::mkdtemp(name));
+  const std::filesystem::path directory(name), trace = directory / "t";
+  auto writer = TraceWriter::create(trace.string(), sample::settings(), disk());
+  REQUIRE(writer);
+  sample::fill(**writer);
+  REQUIRE((*writer)->finish(sample::recording_end()));
+  writer->reset();
+  std::filesystem::create_directory(directory / "volumes");
+  for (const char* const link : {"link", "files", "events", "images", "payloads", "volumes/7"}) {
+    CAPTURE(std::string(link));
+    std::filesystem::create_directory_symlink(trace, directory / link);
+    const std::string named = directory / link;
+    for (const std::string& given : {named, named + "/"}) {
+      CHECK_EQ(find_trace(given).value(), given);
+      const auto opened = Trace::open(given);
+      REQUIRE_MESSAGE(opened, opened.error().message);
+      CHECK(check_trace(**opened).empty());
+      CHECK(catalog_path(**opened));
+    }
+  }
+  // Within a trace, none is.
+  std::filesystem::rename(trace / "events", directory / "elsewhere");
+  std::filesystem::create_directory_symlink(directory / "elsewhere", trace / "events");
+  CHECK_FALSE(check_trace(**Trace::open((directory / "files").string())).empty());
+  std::filesystem::remove_all(directory);
+}
+
 TEST_CASE("a FIFO in a file's place does not hang a reader") {
   char name[] = "/tmp/redrive-fifo-XXXXXX";
   REQUIRE(::mkdtemp(name));

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "logstore/hash.h"
+#include "logstore/image_file.h"
 #include "logstore/journal.h"
 #include "logstore/memory_storage.h"
 #include "logstore/page_store.h"
@@ -341,6 +342,71 @@ TEST_CASE("one flipped bit in the catalog or its sums is a change, and no damage
       storage.bytes(path)[at] ^= static_cast<uint8_t>(1 << (at % 8));
     }
   }
+}
+
+TEST_CASE("lists of pages are read only as long as they are in order and expected") {
+  MemoryStorage storage;
+  RecordWriter writer(storage, kFiles.images(), FileKind::image);
+  writer.add(RecordType::image_header, Bytes{1});
+  for (const int64_t address : {0x5000, 0x3000, 0x7000}) {
+    Encoder list;
+    list.u(0), list.s(address), list.s(0);
+    writer.add(RecordType::image_pages, list.data());
+  }
+  REQUIRE(writer.write());
+  storage.bytes(kFiles.images()).back() ^= 1;  // whoever reads the last list finds other damage
+  const auto error_of = [&](uint64_t pages) {
+    auto file = RecordFile::open(storage, kFiles.images(), FileKind::image, 0, 0, Tail::whole);
+    REQUIRE_MESSAGE(file, file.error().message);
+    const auto image = read_image(RecordParts(std::move(file).value()), 0, pages);
+    REQUIRE_FALSE(image);
+    CHECK_EQ(image.error().status, Status::damaged);
+    return image.error().message;
+  };
+  CHECK(error_of(3).ends_with("pages are not in order"));
+  CHECK(error_of(1).ends_with("more pages than the journal says"));
+}
+
+TEST_CASE("a packed record in a journal is damage") {
+  MemoryStorage storage;
+  make_sample(storage, false);
+  const auto journal = RecordFile::open(storage, kFiles.journal(), FileKind::journal, 0, 0, Tail::torn).value();
+  Compressor compressor(1);
+  const JournalRecord record = Unsure{1, 0, std::string(1000, 'x')};
+  for (Compressor* const packing : {static_cast<Compressor*>(nullptr), &compressor}) {
+    RecordWriter writer(storage, kFiles.journal(), FileKind::journal);
+    REQUIRE(writer.resume(journal->readable_size(), journal->items()));
+    writer.add(type_of(record), encode(record), 1, packing);
+    REQUIRE(writer.write());
+    CHECK_EQ(static_cast<bool>(Trace::open("/t", storage)), !packing);
+  }
+}
+
+// If this took quadratic time, it would take minutes.
+TEST_CASE("each of many damaged records is reported") {
+  constexpr size_t kRecords = 200'000;
+  MemoryStorage storage;
+  make_sample(storage);
+  const std::string path = kFiles.payloads(1);
+  RecordWriter payloads(storage, path, FileKind::payloads, 1);
+  for (size_t i = 0; i < kRecords; ++i) {
+    Encoder place;
+    place.u(1'000'000 + i), place.u(1);  // no event of the sample
+    payloads.add(RecordType::payload_places, place.data());
+    payloads.add(RecordType::payload_bytes, Bytes{0});
+  }
+  REQUIRE(payloads.write());
+  JournalWriter journal(storage, kFiles.journal());
+  const auto before = RecordFile::open(storage, kFiles.journal(), FileKind::journal, 0, 0, Tail::torn).value();
+  REQUIRE(journal.resume(before->readable_size(), before->items()));
+  journal.add(PayloadsPublished{1, payloads.written(), payloads.items()});
+  REQUIRE(journal.write());
+  REQUIRE(check_trace(*opened(storage)).empty());
+  const auto file = RecordFile::open(storage, path, FileKind::payloads, 1, 0, Tail::whole).value();
+  for (const RecordHeader& record : file->records()) {
+    if (record.type == RecordType::payload_bytes) storage.bytes(path)[record.end() - 1] ^= 1;
+  }
+  CHECK_EQ(check_trace(*opened(storage)).size(), kRecords);
 }
 
 TEST_CASE("what is before the damage stays readable") {

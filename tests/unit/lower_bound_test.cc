@@ -56,7 +56,7 @@ class Writer {
 
 Decided decided_by(const Execution& execution, const char* policy, const PolicyParameters& limits,
                    const CheckpointPlacement& placement = {}) {
-  return decide(execution, *make_policy(policy, limits).value(), limits, placement);
+  return decide(execution, *make_policy(policy, limits).value(), limits, placement).value();
 }
 
 // Whatever is kept by `policy`, it is too much.

@@ -1,6 +1,8 @@
 // Payloads that are added to receives after their events were written.
 #include "logstore/payload_file.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 
 #include "logstore/memory_storage.h"
@@ -112,6 +114,26 @@ TEST_CASE("records that receives need in turn are read once") {
   std::ranges::fill(storage.bytes(kPath), uint8_t{0});  // whoever reads them again finds damage
   check_filled(*file, 3, "c", "d");
   check_filled(*file, 4, "g", "h");
+}
+
+TEST_CASE("an event that is named again and again takes no memory for each time") {
+  constexpr uint32_t kTimes = 1 << 20;
+  constexpr size_t kRecords = 16, kPlace = 2;
+  MemoryStorage storage;
+  RecordWriter writer(storage, kPath, FileKind::payloads, kUnit);
+  Compressor compressor(1);
+  for (size_t i = 0; i < kRecords; ++i) {
+    writer.add(RecordType::payload_places, Bytes(kTimes * kPlace, 0), kTimes, &compressor);
+    writer.add(RecordType::payload_bytes, {}, kTimes);
+  }
+  REQUIRE(writer.write());
+  write(storage, {{0, "abc"}, {1, "de"}});
+  const auto used = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };
+  const size_t before = used();
+  const auto file = opened(storage);
+  CHECK_LT(used() - before, size_t{128} << 20);
+  check_filled(*file, 0, "ab", "c");
+  check_filled(*file, 1, "d", "e");
 }
 
 TEST_CASE("places without their payloads are damage") {

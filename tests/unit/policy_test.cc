@@ -229,7 +229,9 @@ TEST_CASE("a policy's text says its parameters, and can be read again") {
   }
   PolicyParameters unused;
   CHECK_EQ(policy_text(*find_policy("replay-set").value(), unused), "replay-set --set-bound 16");
-  for (const char* wrong : {"", "best", "replay-set --set-bound", "replay-set --set-bound x", "all --nonsense"}) {
+  for (const char* wrong : {"", "best", "replay-set --set-bound", "replay-set --set-bound x", "all --nonsense",
+                            "deadline --cores 0", "makespan --cores -1", "replay-set --set-bound 1000001",
+                            "critical-path-multiplicity --multiplicity 0", "deadline --cores 4294967297"}) {
     CAPTURE(std::string(wrong));
     const auto parsed = parse_policy_text(wrong, unused);
     REQUIRE_FALSE(parsed);

@@ -23,6 +23,7 @@
 #include <thread>
 
 #include "checkpoint/address_space.h"
+#include "checkpoint/state_images.pb.h"
 #include "checkpoint/stub_maker.h"
 #include "checkpoint/stub_namespaces.h"
 #include "tests/unit/nameless_file.h"
@@ -185,6 +186,33 @@ void check_equal(const UnitState& a, const UnitState& b) {
 }
 
 }  // namespace
+
+TEST_CASE("registers of threads take no more memory than the kernel has of them, together no more than programs have") {
+  const auto decodes = [](size_t threads, uint32_t xstate_size) {
+    UnitState state;
+    state.threads.push_back({0, 0, false, false, {}, {}});
+    const Bytes bytes = encoded(state);
+    Decoder header(bytes);
+    (void)header.u();
+    images::State messages;
+    const auto rest = header.take(bytes.size() - header.position());
+    REQUIRE(messages.ParseFromArray(rest.data(), static_cast<int>(rest.size())));
+    messages.mutable_threads(0)->set_xstate_size(xstate_size);
+    for (size_t i = 1; i < threads; ++i) *messages.add_threads() = messages.threads(0);
+    const std::string altered = messages.SerializeAsString();
+    Encoder out;
+    out.raw(bytes.data(), bytes.size() - rest.size());
+    out.raw(altered.data(), altered.size());
+    const Bytes claimed = out.take();
+    Decoder in(claimed);
+    UnitState decoded;
+    return decode(in, decoded);
+  };
+  CHECK(decodes(1, 16 << 10));
+  CHECK_FALSE(decodes(1, (16 << 10) + 1));
+  CHECK(decodes(100, 16 << 10));
+  CHECK_FALSE(decodes(20'000, 16 << 10));
+}
 
 TEST_CASE("signals do not end the wait for a process") {
   struct sigaction action {
