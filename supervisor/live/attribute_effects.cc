@@ -244,7 +244,7 @@ constexpr int kWithoutEffect[] = {
     SYS_listxattr, SYS_llistxattr, SYS_flistxattr, 464 /* getxattrat */, 465 /* listxattrat */,
     468 /* file_getattr */, 451 /* cachestat */, SYS_name_to_handle_at, SYS_getsockopt, SYS_pread64, SYS_preadv,
     // Changes of files and their systems, which stay.
-    SYS_mkdir, SYS_mkdirat, SYS_rmdir, SYS_symlink, SYS_symlinkat, SYS_chmod, SYS_fchmod, SYS_fchmodat,
+    SYS_mkdir, SYS_mkdirat, SYS_symlink, SYS_symlinkat, SYS_chmod, SYS_fchmod, SYS_fchmodat,
     452 /* fchmodat2 */, SYS_chown, SYS_fchown, SYS_lchown, SYS_fchownat, SYS_utime, SYS_utimes, SYS_futimesat,
     SYS_utimensat, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr, SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr,
     463 /* setxattrat */, 466 /* removexattrat */, 469 /* file_setattr */, SYS_fsync, SYS_fdatasync, SYS_msync,

@@ -79,7 +79,8 @@ DirectoryRef directory_at(const FinishedCall& call, uint64_t fd) {
   if (!known) return *call.process.directory;
   const OpenObject& object = call.model.objects()[known->object];
   const uint64_t path = object.made.number == SYS_open || object.made.number == SYS_creat ? 0 : 1;
-  return std::make_shared<const Directory>(Directory{object.made.event, object.made.number, path, object.base});
+  return std::make_shared<const Directory>(
+      Directory{object.made.event, object.made.number, path, object.base, object.names_before});
 }
 
 void open_with(const FinishedCall& call, DirectoryRef base, uint64_t flags) {
@@ -116,7 +117,6 @@ void change_names_at(const FinishedCall& call) {
       {call.past, directory_at(call, call.event.args[0]), directory_at(call, call.event.args[2])});
 }
 void unlinkat(const FinishedCall& call) {
-  if (call.event.args[2] & AT_REMOVEDIR) return;
   call.model.note_name_change({call.past, directory_at(call, call.event.args[0]), nullptr});
 }
 
@@ -582,8 +582,8 @@ void mmap(const FinishedCall& call) {
 // ---- Processes and threads
 
 void chdir(const FinishedCall& call) {
-  *call.process.directory =
-      std::make_shared<const Directory>(Directory{call.past.event, SYS_chdir, 0, *call.process.directory});
+  *call.process.directory = std::make_shared<const Directory>(
+      Directory{call.past.event, SYS_chdir, 0, *call.process.directory, call.model.name_changes().size()});
 }
 void fchdir(const FinishedCall& call) { *call.process.directory = directory_at(call, call.event.args[0]); }
 void umask(const FinishedCall& call) { *call.process.umask = static_cast<int64_t>(call.event.args[0]); }
@@ -744,6 +744,7 @@ const std::map<RowKey, Effect>& effects() {
       {SYS_mknodat, mknodat},
       {SYS_unlink, change_names},
       {SYS_unlinkat, unlinkat},
+      {SYS_rmdir, change_names},
       {SYS_rename, change_names},
       {SYS_renameat, change_names_at},
       {SYS_renameat2, change_names_at},

@@ -35,7 +35,7 @@ std::vector<std::string> names_after(const std::string& opened, std::span<const 
   std::vector<std::string> names{opened};
   for (const NameChanged& change : changes) {
     const bool renames = is_rename(change), exchanges = renames && change.flags & RENAME_EXCHANGE;
-    if (!renames && change.number != SYS_unlink && change.number != SYS_unlinkat) {  // link, linkat
+    if (change.number == SYS_link || change.number == SYS_linkat) {
       if (std::find(names.begin(), names.end(), change.from) != names.end()) names.push_back(change.to);
       continue;
     }

@@ -50,7 +50,16 @@ bool FileSpecs::may_have_moved(const OpenObject& object, const WantedInputs& inp
   return stat(path_of(object.made.event, object.base, inputs).c_str(), &info) != 0 || S_ISREG(info.st_mode);
 }
 
-// What has happened to names since the first of these files was opened.
+namespace {
+
+bool removes_directory(const PastCall& call) {
+  return call.number == SYS_rmdir || (call.number == SYS_unlinkat && call.args[2] & AT_REMOVEDIR);
+}
+
+}  // namespace
+
+// What has happened to names since the first of these files was opened, and to directories in which processes are and
+// that are not there.
 void FileSpecs::want_names(WantedInputs& inputs) {
   const auto& changes = past_.model.name_changes();
   first_change_ = changes.size();
@@ -58,7 +67,15 @@ void FileSpecs::want_names(WantedInputs& inputs) {
     const OpenObject& object = past_.model.objects()[number];
     if (may_have_moved(object, inputs)) first_change_ = std::min(first_change_, object.names_before);
   }
+  bool any_missing = false;
+  for (const auto& [name, process] : past_.model.processes()) {
+    const DirectoryRef& directory = *process.directory;
+    if (process.ended || !is_missing(directory, inputs)) continue;
+    any_missing = true;
+    first_change_ = std::min(first_change_, directory->names_before);
+  }
   for (size_t i = first_change_; i < changes.size(); ++i) {
+    if (!any_missing && removes_directory(changes[i].call)) continue;
     inputs.want(changes[i].call.event);
     want_directory(changes[i].from, inputs);
     want_directory(changes[i].to, inputs);
@@ -70,6 +87,10 @@ void FileSpecs::want_content(WantedInputs& inputs) {
   const auto& changes = past_.model.name_changes();
   for (size_t i = first_change_; i < changes.size(); ++i) {
     const PastCall& call = changes[i].call;
+    if (!inputs.of(call.event)) {  // it has removed a directory that nobody is in
+      changed_.push_back({call.number, 0, "", ""});
+      continue;
+    }
     changed_.push_back({call.number, call.number == SYS_renameat2 ? call.args[4] : 0,
                         plain_path(path_of(call.event, changes[i].from, inputs, 0)),
                         changes[i].to ? plain_path(path_of(call.event, changes[i].to, inputs, 1)) : ""});
@@ -88,6 +109,23 @@ std::string FileSpecs::directory_of(const DirectoryRef& directory, const WantedI
   return path_of(directory->call, directory->base, inputs);
 }
 
+bool FileSpecs::is_missing(const DirectoryRef& directory, const WantedInputs& inputs) const {
+  struct stat info {};
+  return stat(directory_of(directory, inputs).c_str(), &info) != 0 || !S_ISDIR(info.st_mode);
+}
+
+std::vector<std::string> FileSpecs::names_now(const std::string& plain, size_t names_before) const {
+  const std::span<const NameChanged> changed = changed_;
+  return names_after(plain, changed.subspan(std::max(names_before, first_change_) - first_change_));
+}
+
+std::optional<std::string> FileSpecs::directory_now(const DirectoryRef& directory, const WantedInputs& inputs) const {
+  std::string found = directory_of(directory, inputs);
+  if (!is_missing(directory, inputs)) return found;
+  const auto names = names_now(plain_path(found), directory->names_before);
+  return names.empty() ? std::nullopt : std::optional(names.front());
+}
+
 // `piece`: which of the paths that the call has read.
 std::string FileSpecs::path_of(EventRef call, const DirectoryRef& base, const WantedInputs& inputs,
                                size_t piece) const {
@@ -102,8 +140,7 @@ std::optional<std::string> FileSpecs::name_of(const OpenObject& object, const Wa
   if (is_temporary(object)) return std::nullopt;
   if (!may_have_moved(object, inputs)) return opened;
   const std::string plain = plain_path(opened);
-  const std::span<const NameChanged> changed = changed_;
-  const auto names = names_after(plain, changed.subspan(std::max(object.names_before, first_change_) - first_change_));
+  const auto names = names_now(plain, object.names_before);
   if (names.empty()) return std::nullopt;
   return names.front() == plain ? opened : names.front();
 }

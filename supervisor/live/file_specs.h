@@ -32,13 +32,18 @@ class FileSpecs {
   // When these are known: what was written to files that are to be made anew.
   void want_content(WantedInputs& inputs);
 
+  // Where it was found.
   std::string directory_of(const DirectoryRef& directory, const WantedInputs& inputs) const;
+  // Where it is now; none: it was removed.
+  std::optional<std::string> directory_now(const DirectoryRef& directory, const WantedInputs& inputs) const;
   // An Error: the file cannot be opened as it was.
   Result<void> add(const OpenObject& object, const WantedInputs& inputs, LiveObject& out, LiveSpec& spec) const;
 
  private:
   std::string path_of(EventRef call, const DirectoryRef& base, const WantedInputs& inputs, size_t piece = 0) const;
   bool may_have_moved(const OpenObject& object, const WantedInputs& inputs) const;
+  bool is_missing(const DirectoryRef& directory, const WantedInputs& inputs) const;
+  std::vector<std::string> names_now(const std::string& plain, size_t names_before) const;
   std::optional<std::string> name_of(const OpenObject& object, const WantedInputs& inputs) const;
   bool others_have_written(const OpenObject& object) const;
   Result<void> check_read(const OpenObject& object, const LiveObject& out, LiveSpec& spec) const;

@@ -18,10 +18,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "base/page.h"
 #include "checkpoint/stub.h"
 #include "supervisor/live/object_maker.h"
+#include "supervisor/live/temporary_directory.h"
 #include "supervisor/live/write_setting.h"
 
 namespace redrive {
@@ -132,6 +134,10 @@ class Maker {
     socket_ = socket;
     close_range(static_cast<unsigned>(socket) + 1, ~0u, 0);  // what redrive has open
     ::signal(SIGPIPE, SIG_IGN);                              // what is put into a pipe may have lost its reader
+    for (const LiveProcess& process : spec_.processes) {
+      std::error_code ignored;  // the process that enters it finds that it is missing
+      if (process.directory && !dumped_) std::filesystem::create_directories(*process.directory, ignored);
+    }
     if (const auto made = objects_.make_all(); !made) fail(socket_, made.error());
     make_children(std::nullopt);
     if (dumped_) become_init();
@@ -201,11 +207,12 @@ class Maker {
     uint64_t all = ~uint64_t{0};
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, sizeof all);
     if (const auto done = give_descriptors(index); !done) fail(socket_, done.error());
-    if (chdir(process.directory.c_str()) != 0) fail(socket_, errno_error("cannot change to " + process.directory));
-    if (process.umask) umask(*process.umask);
     for (const auto& [signal, action] : process.actions) set_action(signal, action);
     prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0);
     syscall(SYS_arch_prctl, ARCH_SET_CPUID, 1);
+    // mkdtemp(3) looks at the clock, and nobody handles traps here.
+    if (const auto entered = enter_directory(process.directory); !entered) fail(socket_, entered.error());
+    if (process.umask) umask(*process.umask);
     void* const gate = mmap(reinterpret_cast<void*>(kLiveGate), 2 * kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (gate == MAP_FAILED) fail(socket_, errno_error("cannot map memory"));
@@ -216,6 +223,14 @@ class Maker {
     done.process = static_cast<int>(index);
     report(socket_, done);
     for (;;) syscall(SYS_pause);
+  }
+
+  // `directory`: none: one that is removed.
+  static Result<void> enter_directory(const std::optional<std::string>& directory) {
+    std::optional<TemporaryDirectory> temporary;
+    if (!directory) temporary.emplace();
+    const std::string& path = directory ? *directory : temporary->path();
+    return chdir(path.c_str()) == 0 ? Result<void>() : errno_error("cannot change to " + path);
   }
 
   [[noreturn]] static void end(int32_t status) {

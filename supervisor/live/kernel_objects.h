@@ -35,6 +35,7 @@ struct Directory {
   int64_t number = 0;                     // of that call; 0: the recording's working directory
   uint64_t path = 0;                      // which of its arguments is the path
   std::shared_ptr<const Directory> base;  // where its path begins, if it is relative; null for the first
+  size_t names_before = 0;                // how many names had changed when it was opened
 };
 using DirectoryRef = std::shared_ptr<const Directory>;
 
@@ -47,7 +48,7 @@ struct PastCall {
   uint64_t at_ns = 0;  // on the recording host's CLOCK_MONOTONIC; 0: not known
 };
 
-// A call that has changed which files names mean: unlink(2), rename(2), link(2) and the like.
+// A call that has changed which files names mean: unlink(2), rmdir(2), rename(2), link(2) and the like.
 struct NameChange {
   PastCall call;
   DirectoryRef from, to;  // where its paths begin, if they are relative

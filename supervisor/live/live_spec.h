@@ -122,7 +122,7 @@ struct LiveProcess {
   bool leads_session = false;
   int32_t group = 0;
   std::map<int, Descriptor> descriptors;
-  std::string directory;
+  std::optional<std::string> directory;  // none: one that was removed
   std::optional<uint32_t> umask;
   std::map<uint64_t, rlimit> limits;
   uint64_t stack_limit = 0;

@@ -15,6 +15,7 @@
 #include <filesystem>
 
 #include "checkpoint/stub.h"
+#include "supervisor/live/temporary_directory.h"
 
 namespace redrive {
 namespace {
@@ -47,28 +48,6 @@ int connect_to(int fd, int listener) {
   auto* const name = reinterpret_cast<sockaddr*>(&address);
   return error_unless(getsockname(listener, name, &size) == 0 && connect(fd, name, size) == 0);
 }
-
-// An empty directory, while this exists.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::error_code ignored;
-    path_ = fs::temp_directory_path(ignored) / "redrive-live.XXXXXX";
-    made_ = mkdtemp(path_.data());
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    if (made_) fs::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const std::string& path() const { return path_; }
-  explicit operator bool() const { return made_; }
-
- private:
-  std::string path_;
-  bool made_ = false;
-};
 
 }  // namespace
 

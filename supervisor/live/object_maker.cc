@@ -294,7 +294,7 @@ int ObjectMaker::in_directory_of(ObjectNumber number, const std::function<int()>
     const auto& table = process.descriptors;
     const bool has =
         std::any_of(table.begin(), table.end(), [&](const auto& its) { return its.second.object == number; });
-    if (has && chdir(process.directory.c_str()) == 0) break;
+    if (has && process.directory && chdir(process.directory->c_str()) == 0) break;
   }
   const int result = act();
   const bool back = fchdir(here) == 0;

@@ -684,7 +684,12 @@ Result<void> SpecMaker::add_processes(const WantedInputs& inputs, const std::map
       continue;
     }
     out.descriptors = *process.descriptors;
-    out.directory = file_specs_.directory_of(*process.directory, inputs);
+    out.directory = file_specs_.directory_now(*process.directory, inputs);
+    if (out.directory && access(out.directory->c_str(), F_OK) != 0) {
+      const std::string note =
+          fmt::format("the directory {} is missing: it is made anew, and is empty", *out.directory);
+      if (std::find(spec.notes.begin(), spec.notes.end(), note) == spec.notes.end()) spec.notes.push_back(note);
+    }
     if (*process.umask >= 0) out.umask = static_cast<uint32_t>(*process.umask);
     for (const auto& [resource, call] : process.limits) {
       if (const auto limit = inputs.value<rlimit>(call.event)) out.limits[resource] = *limit;

@@ -788,6 +788,40 @@ def cut_packets(ctx):
         ctx.expect(outcome.stdout.startswith("ok"), outcome, f"{share}: is wrong")
 
 
+DIRECTORIES = """
+import os
+home = os.getcwd()
+def child(change):
+    if os.fork() == 0:
+        os.mkdir(f'below{change}')
+        os.chdir(f'below{change}')
+        if change == 1: os.rmdir(f'{home}/below1')
+        if change == 2: os.rename(f'{home}/below2', f'{home}/other')
+        os.getpgrp()
+        try:
+            print(change, os.path.basename(os.getcwd()), flush=True)
+        except FileNotFoundError:
+            print(change, 'removed', os.listdir('.'), flush=True)
+        os.chdir(home)
+        if change == 3: os.rmdir('below3')
+        os._exit(0)
+    os.wait()
+for change in range(4): child(change)
+"""
+
+
+@test("live/directories")
+def directories(ctx):
+    """A working directory that was removed is so, one that was renamed is found, and one that was removed since is made anew."""
+    recorded = record(ctx, "/usr/bin/python3", "directories.py", directories_py=DIRECTORIES)
+    lines = recorded.stdout.splitlines(True)
+    for change, unit in enumerate("2345"):
+        outcome = live(ctx, f"{unit}@{calls(ctx, unit, r'^getpgrp[(]')[-1]}")
+        ctx.expect(outcome.stdout.startswith(lines[change]), outcome, f"{change}: recorded was {lines[change]}")
+        says = "below3 is missing: it is made anew, and is empty" in outcome.stderr
+        ctx.expect(says == (change == 3), outcome, f"{change}: a directory that is made anew")
+
+
 URGENT = """
 import fcntl, socket, struct, time
 def connection(family):

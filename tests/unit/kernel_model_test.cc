@@ -166,9 +166,9 @@ TEST_CASE("KernelModel: names that have changed since a file was opened") {
   story.make(SYS_unlinkat, {static_cast<uint64_t>(AT_FDCWD), kPath, AT_REMOVEDIR}, 0);
   story.make(SYS_renameat2, {static_cast<uint64_t>(AT_FDCWD), kPath, static_cast<uint64_t>(AT_FDCWD), kBuffer, 0}, 0);
   const auto& changes = story.model.name_changes();
-  REQUIRE_EQ(changes.size(), 2);
+  REQUIRE_EQ(changes.size(), 3);
   CHECK_EQ(story.object(3).names_before, 1);
-  CHECK_EQ(changes[1].call.number, SYS_renameat2);
+  CHECK_EQ(changes[2].call.number, SYS_renameat2);
   CHECK_FALSE(story.object(3).mapped);
   story.make(SYS_mmap, {0, 4096, 3, MAP_PRIVATE, 3, 0}, 0x7000);
   CHECK_FALSE(story.object(3).mapped);
@@ -188,6 +188,8 @@ TEST_CASE("names_after: of a file that was renamed, linked, unlinked or replaced
   CHECK(names({{SYS_renameat2, RENAME_EXCHANGE, "/d/b", "/d/a"}}) == Names{"/d/b"});
   CHECK(names({{SYS_link, 0, "/d/a", "/d/b"}, {SYS_unlink, 0, "/d/a", ""}}) == Names{"/d/b"});
   CHECK(names({{SYS_linkat, 0, "/d/x", "/d/b"}, {SYS_unlink, 0, "/d/a", ""}}).empty());
+  CHECK(names({{SYS_rmdir, 0, "/d/a", ""}}).empty());
+  CHECK(names({{SYS_rmdir, 0, "", ""}}) == Names{"/d/a"});
 }
 
 TEST_CASE("KernelModel: what is appended, and a file that is cut by its path") {
