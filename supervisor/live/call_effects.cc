@@ -646,11 +646,14 @@ PendingSignal signal_sent(const FinishedCall& call, uint64_t number, int code) {
 PendingSignal signal_queued(const FinishedCall& call, uint64_t number) {
   return {as_int(number), SI_QUEUE, call.process.pid, 0, call.past};
 }
-// SIGCONT takes stops that have not happened out of what is pending, and a stop SIGCONT.
-void cancel_opposites(const FinishedCall& call, ProcessModel& target, int number) {
+// A signal that stops or continues. SIGCONT takes stops that have not happened out of what is pending, and a stop
+// SIGCONT.
+void stop_or_continue(const FinishedCall& call, ProcessModel& target, int number) {
   const std::vector<int> stops{SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU}, go{SIGCONT};
   const bool is_stop = std::find(stops.begin(), stops.end(), number) != stops.end();
   if (!is_stop && number != SIGCONT) return;
+  target.has_continued = !is_stop && (target.may_be_stopped || target.has_continued);
+  target.may_be_stopped = is_stop;
   for (const int opposite : is_stop ? go : stops) {
     target.pending.take(opposite);
     for (auto& [name, thread] : call.model.threads()) {
@@ -661,7 +664,7 @@ void cancel_opposites(const FinishedCall& call, ProcessModel& target, int number
 }
 void send_to_process(const FinishedCall& call, ProcessModel* target, const PendingSignal& signal) {
   if (!target || !signal.number) return;
-  cancel_opposites(call, *target, signal.number);
+  stop_or_continue(call, *target, signal.number);
   call.model.note_signal(signal.number, target->pid, false);
   if (!target->ended) target->pending.add(signal);
 }
@@ -679,7 +682,7 @@ void kill(const FinishedCall& call) {
 void send_to_thread(const FinishedCall& call, uint64_t tid, const PendingSignal& signal) {
   ThreadModel* const target = call.model.thread_numbered(as_int(tid));
   if (!target || !signal.number) return;
-  if (ProcessModel* const process = call.model.process_of(as_int(tid))) cancel_opposites(call, *process, signal.number);
+  if (ProcessModel* const process = call.model.process_of(as_int(tid))) stop_or_continue(call, *process, signal.number);
   call.model.note_signal(signal.number, as_int(tid), true);
   target->pending.add(signal);
 }
@@ -705,12 +708,18 @@ void pidfd_send_signal(const FinishedCall& call) {
 void rt_sigtimedwait(const FinishedCall& call) {
   call.model.take_signal(call.thread, call.process, as_int(static_cast<uint64_t>(call.event.result)));
 }
+void note_change(const FinishedCall& call, int32_t pid, bool continued) {
+  ProcessModel* const child = call.model.process_of(pid);
+  if (!child) return;
+  child->may_be_stopped = !continued;
+  child->has_continued = false;
+}
 void wait4(const FinishedCall& call) {
   const auto pid = static_cast<int32_t>(call.event.result);
   int status = 0;
   if (pid <= 0) return;
   const bool has_status = call.event.args[1] && written(call.event, call.event.args[1], status);
-  if (has_status && !WIFEXITED(status) && !WIFSIGNALED(status)) return;
+  if (has_status && !WIFEXITED(status) && !WIFSIGNALED(status)) return note_change(call, pid, WIFCONTINUED(status));
   call.model.note_wait(pid);
 }
 void waitid(const FinishedCall& call) {
@@ -719,7 +728,9 @@ void waitid(const FinishedCall& call) {
       !written(call.event, call.event.args[2] + offsetof(siginfo_t, si_pid), pid)) {
     return;
   }
-  if (pid == 0 || (code != CLD_EXITED && code != CLD_KILLED && code != CLD_DUMPED)) return;
+  if (pid == 0) return;
+  if (code == CLD_STOPPED || code == CLD_CONTINUED) return note_change(call, pid, code == CLD_CONTINUED);
+  if (code != CLD_EXITED && code != CLD_KILLED && code != CLD_DUMPED) return;
   call.model.note_wait(pid);
 }
 

@@ -207,11 +207,12 @@ class Maker {
     uint64_t all = ~uint64_t{0};
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, sizeof all);
     if (const auto done = give_descriptors(index); !done) fail(socket_, done.error());
-    if (const auto entered = enter_directory(process.directory); !entered) fail(socket_, entered.error());
-    if (process.umask) umask(*process.umask);
     for (const auto& [signal, action] : process.actions) set_action(signal, action);
     prctl(PR_SET_TSC, PR_TSC_ENABLE, 0, 0, 0);
     syscall(SYS_arch_prctl, ARCH_SET_CPUID, 1);
+    // mkdtemp(3) looks at the clock, and nobody handles traps here.
+    if (const auto entered = enter_directory(process.directory); !entered) fail(socket_, entered.error());
+    if (process.umask) umask(*process.umask);
     void* const gate = mmap(reinterpret_cast<void*>(kLiveGate), 2 * kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (gate == MAP_FAILED) fail(socket_, errno_error("cannot map memory"));

@@ -205,6 +205,7 @@ ProcessModel KernelModel::inherited(const ProcessName& parent, int32_t pid, uint
   child.timers.clear();
   child.pending.clear();
   child.leads_session = false;
+  child.may_be_stopped = child.has_continued = false;
   return child;
 }
 

@@ -241,7 +241,9 @@ struct ProcessModel {
   std::string not_remade;  // why it cannot live again; empty if it can
   bool ended = false;
   bool waited_for = false;
-  int32_t wait_status = 0;  // of one that has ended
+  bool may_be_stopped = false;  // by a signal
+  bool has_continued = false;   // ... and then was, by SIGCONT, of which no wait has told (WCONTINUED)
+  int32_t wait_status = 0;      // of one that has ended
 };
 
 }  // namespace redrive

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "base/text.h"
 #include "interceptors/syscall_table.h"
 #include "supervisor/live/timers.h"
+#include "supervisor/live/written.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
@@ -60,6 +62,17 @@ std::vector<LiveCall> repeated_calls(const std::vector<RepeatedCall>& all, const
 }
 
 bool is_connected(const OpenObject& object) { return object.connects || object.accepted_from; }
+
+// Whether the call returns that this process has continued (SIGCONT). `args`: of the call that `event` ends.
+bool tells_of_continuing(const Event& event, const std::array<uint64_t, 6>& args, int32_t pid) {
+  int32_t status = 0, told = 0, code = 0;
+  if (event.number == SYS_wait4) {
+    return event.result == pid && args[1] && written(event, args[1], status) && WIFCONTINUED(status);
+  }
+  return event.number == SYS_waitid && event.result == 0 &&
+         written(event, args[2] + offsetof(siginfo_t, si_code), code) && code == CLD_CONTINUED &&
+         written(event, args[2] + offsetof(siginfo_t, si_pid), told) && told == pid;
+}
 
 // A process can live only where events of its unit are to come: what is after the last one is not known.
 Result<void> check_place(const Trace& trace, const Places& places, UnitId unit) {
@@ -107,6 +120,7 @@ Result<void> SpecMaker::check() {
       }
     }
   }
+  TRY(check_continued());
   find_needed();
   pair_sockets();
   for (const auto& [name, process] : past_.model.processes()) {
@@ -132,6 +146,35 @@ Result<void> SpecMaker::check() {
       return Error{fmt::format("unit {} ({}) cannot live again: its descriptor {} is {}, which cannot be made again",
                                name.first, printable(trace_.unit_name(name.first)), fd, what(object))};
     }
+  }
+  return {};
+}
+
+// Processes that are made have not been stopped and continued: who waits to be told of that would wait for ever.
+Result<void> SpecMaker::check_continued() const {
+  for (const auto& [name, process] : past_.model.processes()) {
+    if (!lives(name, process) || !process.has_continued || !process.parent) continue;
+    const UnitId waiter = process.parent->first;
+    const auto place = places_.find(waiter);
+    if (place == places_.end()) continue;
+    std::optional<EventIndex> told;
+    std::map<ThreadSerial, std::array<uint64_t, 6>> entered;
+    for (const auto& [thread, model] : past_.model.threads()) {
+      const OngoingCall* const call = thread.first == waiter ? past_.model.call_of(thread) : nullptr;
+      if (call) entered[thread.second] = call->event.args;
+    }
+    const auto events = trace_.event_count(waiter);
+    TRY(trace_.for_each_event(waiter, place->second, events, [&](EventIndex at, const Event& event) {
+      if (event.kind == EventKind::entry) entered[event.thread] = event.args;
+      const auto& args = event.kind == EventKind::exit ? entered[event.thread] : event.args;
+      if (tells_of_continuing(event, args, process.pid)) told = at;
+      return !told && event.number != SYS_kill;  // which may stop it again
+    }));
+    if (!told) continue;
+    return Error{
+        fmt::format("unit {} waits for process {} to continue after a stop, which it has done there, and would wait "
+                    "for ever: give an earlier place, or one after event {} of unit {}",
+                    waiter, process.pid, *told, waiter)};
   }
   return {};
 }

@@ -39,6 +39,7 @@ class SpecMaker {
   bool lives(const KernelModel::ProcessName& name, const ProcessModel& process) const {
     return !process.ended && (!only_ || name.first == *only_);
   }
+  Result<void> check_continued() const;
   void find_needed();
   uint64_t pipes_to_others() const;
   void pair_sockets();

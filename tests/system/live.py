@@ -788,6 +788,16 @@ def cut_packets(ctx):
         ctx.expect(outcome.stdout.startswith("ok"), outcome, f"{share}: is wrong")
 
 
+@test("live/continued")
+def continued(ctx):
+    """Where a process has continued after a stop, and its parent is to be told, a line says so; nobody waits for ever."""
+    ctx.fresh_work()
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", program(ctx.options, "group_stops"), cwd=ctx.work), 0)
+    resumes = calls(ctx, "1", r"^kill[(][0-9]+, 18[)]")
+    outcome = live(ctx, f"1@{resumes[0] + 1}", status=1)
+    ctx.expect("to continue after a stop, which it has done there" in outcome.stderr and not outcome.stdout, outcome, "is not refused")
+
+
 DIRECTORIES = """
 import os
 home = os.getcwd()

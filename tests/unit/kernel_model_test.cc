@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include <algorithm>
@@ -166,9 +167,9 @@ TEST_CASE("KernelModel: names that have changed since a file was opened") {
   story.make(SYS_unlinkat, {static_cast<uint64_t>(AT_FDCWD), kPath, AT_REMOVEDIR}, 0);
   story.make(SYS_renameat2, {static_cast<uint64_t>(AT_FDCWD), kPath, static_cast<uint64_t>(AT_FDCWD), kBuffer, 0}, 0);
   const auto& changes = story.model.name_changes();
-  REQUIRE_EQ(changes.size(), 2);
+  REQUIRE_EQ(changes.size(), 3);
   CHECK_EQ(story.object(3).names_before, 1);
-  CHECK_EQ(changes[1].call.number, SYS_renameat2);
+  CHECK_EQ(changes[2].call.number, SYS_renameat2);
   CHECK_FALSE(story.object(3).mapped);
   story.make(SYS_mmap, {0, 4096, 3, MAP_PRIVATE, 3, 0}, 0x7000);
   CHECK_FALSE(story.object(3).mapped);
@@ -678,6 +679,26 @@ TEST_CASE("add_packets: who has received a packet of a socket pair needs its sen
   CHECK(needs[0].sender == EventRef{1, 2});
   CHECK_EQ(needs[1].event, 1);
   CHECK(needs[1].sender == EventRef{1, 3});
+}
+
+TEST_CASE("KernelModel: a process that was stopped and continued, until a wait has told of it") {
+  Story story;
+  story.fork(2, 200);
+  const auto continued = [&] { return story.process(2).has_continued; };
+  story.make(SYS_kill, {200, SIGCONT}, 0);
+  CHECK_FALSE(continued());
+  story.make(SYS_kill, {200, SIGSTOP}, 0);
+  CHECK_FALSE(continued());
+  story.make(SYS_tkill, {200, SIGCONT}, 0);
+  CHECK(continued());
+  story.make(SYS_kill, {200, SIGCONT}, 0);
+  CHECK(continued());
+  const int status = 0xffff;  // it has continued
+  MemoryWrite write{kBuffer, sizeof status, MemoryWrite::Kind::data, Bytes(sizeof status)};
+  std::memcpy(write.data.data(), &status, sizeof status);
+  story.call(SYS_wait4, {200, kBuffer, WCONTINUED, 0}, 200).writes.push_back(write);
+  story.happens();
+  CHECK_FALSE(continued());
 }
 
 TEST_CASE("InFlight: a datagram's receive does not tell its channel") {
