@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/page.h"
 #include "checkpoint/address_space.h"
@@ -120,12 +121,16 @@ bool LayoutCalls::note_change(Thread& thread, int64_t result, Event& event) {
   const Special special = thread.call.row->special;
   Process& process = *thread.process;
   note_layout(thread, result);
-  if (special == Special::brk) process.brk = static_cast<Address>(result);
+  const auto made = static_cast<Address>(result);
+  if (special == Special::brk) {
+    const Address before = page_up(std::exchange(process.brk, made));
+    if (made > before) findings_.note_mapped(*process.unit, {before, made});
+  }
   const bool maps = special == Special::mmap || special == Special::shmat;
-  if ((maps || special == Special::mremap) && !is_error(result))
-    findings_.note_mapped(*process.unit, static_cast<Address>(result));
-  if (special == Special::mremap && !is_error(result))
-    object_sharing_.note_growth(thread, static_cast<Address>(result), event);
+  if (special == Special::mremap && !is_error(result)) {
+    findings_.note_mapped(*process.unit, {made, made + thread.call.args[2]});
+    object_sharing_.note_growth(thread, made, event);
+  }
   private_views_.report_fresh_view(thread, result);
   if (special == Special::munmap && !is_error(result) && !process.packet_rings.empty()) {
     PacketRings::forget(process, {thread.call.args[0], page_up(thread.call.args[0] + thread.call.args[1])});
@@ -139,7 +144,8 @@ bool LayoutCalls::note_change(Thread& thread, int64_t result, Event& event) {
   MapSource source;
   source.length = page_up(thread.call.args[1]);
   const bool shared = asks_for_sharing(thread);
-  if (shared) object_sharing_.map_shared(thread, static_cast<Address>(result), source, event);
+  if (shared) object_sharing_.map_shared(thread, made, source, event);
+  findings_.note_mapped(*process.unit, {made, made + source.length});
   event.map = source;
   return !shared && !(thread.call.args[3] & MAP_ANONYMOUS);
 }
