@@ -4,8 +4,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "base/page.h"
@@ -15,6 +13,7 @@
 #include "supervisor/record/memory/private_views.h"
 #include "supervisor/record/stops/code_patching.h"
 #include "supervisor/record/stops/object_sharing.h"
+#include "supervisor/record/stops/partial_change.h"
 #include "supervisor/record/tracees/findings.h"
 #include "supervisor/tier/registers.h"
 
@@ -26,24 +25,6 @@ const dev_t kDevZero = makedev(1, 5);
 // This is how the dynamic linker maps a library before it maps its code (mmap(2)). A library that is in use is not
 // written to.
 bool is_library(const std::array<uint64_t, 6>& args) { return args[3] & MAP_DENYWRITE; }
-
-// How much of its range madvise(2) has emptied (MADV_DONTNEED) before it failed with EINVAL: all before the first
-// mapping that is locked (mlock(2)), or of a device. Nothing if that cannot be told.
-std::optional<uint64_t> emptied_in_part(pid_t pid, const std::array<uint64_t, 6>& args) {
-  const AddressRange range{args[0], args[0] + page_up(args[1])};
-  if (range.start % kPageSize != 0 || range.end < range.start) return 0;
-  const auto mappings = mappings_in(pid, range);
-  if (!mappings) return {};
-  if (mappings->size() < 2) return 0;  // no mapping is emptied in part
-  const auto flagged = flagged_mappings(pid);
-  if (!flagged) return {};
-  for (const FlaggedMapping& each : *flagged) {
-    if (!range.meets(each.mapping)) continue;
-    if (each.is("ht")) return {};  // not all huge pages can be emptied
-    if (each.is("lo") || each.is("pf")) return std::max(each.mapping.start, range.start) - range.start;
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -135,10 +116,7 @@ bool LayoutCalls::note_change(Thread& thread, int64_t result, Event& event) {
   if (special == Special::munmap && !is_error(result) && !process.packet_rings.empty()) {
     PacketRings::forget(process, {thread.call.args[0], page_up(thread.call.args[0] + thread.call.args[1])});
   }
-  if (special == Special::madvise && thread.call.args[2] == MADV_DONTNEED && result == -EINVAL) {
-    const auto emptied = emptied_in_part(process.memory.pid(), thread.call.args);
-    if (emptied) event.map.emplace().length = *emptied;
-  }
+  if (is_error(result)) event.map = changed_in_part(thread, result);
   if (!maps || is_error(result)) return false;
   process.maps_growing |= special == Special::mmap && (thread.call.args[3] & MAP_GROWSDOWN);
   MapSource source;
