@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/procfs.h"
+#include "checkpoint/address_space.h"
 #include "supervisor/record/tracees/findings.h"
 
 namespace redrive {
@@ -25,7 +26,7 @@ Result<uint64_t> FileCopies::file_of(MappedFiles& files, const Mapping& mapping)
   return id;
 }
 
-std::optional<FileCopies::KnownFile> FileCopies::look_at_file(Thread& thread) {
+std::optional<FileCopies::KnownFile> FileCopies::look_at_file(Thread& thread, int64_t result) {
   Process& process = *thread.process;
   const std::string path = descriptor_path(thread.tid, thread.call.args[4]);
   struct stat info {};
@@ -37,16 +38,25 @@ std::optional<FileCopies::KnownFile> FileCopies::look_at_file(Thread& thread) {
   char name[PATH_MAX] = {};
   if (readlink(path.c_str(), name, sizeof name - 1) < 0) name[0] = 0;
   const FileVersion version = version_of(info);
+  KnownFile file{0, version, name, version.device, version.inode};
+  if (const auto made = mapping_of(process.memory.pid(), static_cast<Address>(result))) {
+    file.device = made->device;
+    file.inode = made->inode;
+  }
   const auto known = file_ids_.find(version);
-  if (is_usable(known)) return KnownFile{known->second, version, name};
+  if (is_usable(known)) {
+    file.id = known->second;
+    return file;
+  }
   const auto id = writer_.add_file(path, name);
   if (!id) {
     findings_.add_unsure(*process.unit, "a mapped file could not be copied: " + id.error().message);
-    return KnownFile{0, version, name};
+    return file;
   }
-  const MappedObject* const object = objects_.find(version.device, version.inode);
+  file.id = *id;
+  const MappedObject* const object = objects_.find(file.device, file.inode);
   if (!object || !object->writable_mapping) file_ids_[version] = *id;
-  return KnownFile{*id, version, name};
+  return file;
 }
 
 void FileCopies::forget(uint64_t device, uint64_t inode) {

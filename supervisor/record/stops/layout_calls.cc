@@ -80,7 +80,7 @@ void LayoutCalls::note_layout(const Thread& thread, int64_t result) {
 
 void LayoutCalls::note(Thread& thread, int64_t result, Event& event) {
   if (!note_change(thread, result, event)) return;
-  const auto file = files_.look_at_file(thread);
+  const auto file = files_.look_at_file(thread, result);
   if (!file) return;
   const MappedFile mapped{descriptor_path(thread.tid, thread.call.args[4]), file->version};
   show_file(*thread.process, thread.call.args, *file, *event.map);
@@ -132,7 +132,12 @@ void LayoutCalls::show_file(Process& process, const std::array<uint64_t, 6>& arg
                             MapSource& source) {
   source.offset = args[5];
   source.file = file.id;
-  if (!is_library(args)) private_views_.add(process, file.version, file.name);
+  if (is_library(args)) return;
+  Mapping view;
+  view.device = file.device;
+  view.inode = file.inode;
+  view.name = file.name;
+  private_views_.add(process, view, file.version);
 }
 
 void LayoutCalls::replace_traps(Thread& thread, int64_t result, const FileCopies::KnownFile& file,
@@ -143,8 +148,8 @@ void LayoutCalls::replace_traps(Thread& thread, int64_t result, const FileCopies
   made.end = made.start + event.map->length;
   made.protection = static_cast<int>(thread.call.args[2]);
   made.offset = event.map->offset;
-  made.device = file.version.device;
-  made.inode = file.version.inode;
+  made.device = file.device;
+  made.inode = file.inode;
   made.name = file.name;
   if (patching_.is_made_by_library(thread)) {
     patching_.replace_traps(process, made, &mapped, &event);
@@ -158,7 +163,7 @@ void LayoutCalls::replace_traps(Thread& thread, int64_t result, const FileCopies
 void LayoutCalls::serve_from_now_on(const std::array<uint64_t, 6>& args, const FileCopies::KnownFile& file,
                                     const MappedFile& mapped) {
   if (!arena_ || !file.id) return;
-  MappedObject* const object = is_library(args) ? nullptr : objects_.find(file.version.device, file.version.inode);
+  MappedObject* const object = is_library(args) ? nullptr : objects_.find(file.device, file.inode);
   if (object && object->writable_mapping) return;
   if (object) object->unseen_views = true;
   const bool code = (args[2] & PROT_EXEC) || is_library(args);
