@@ -118,7 +118,7 @@ Result<void> Directory::write_all() {
     const auto after = std::find_if(mappings_.begin(), mappings_.end(),
                                     [&](const Mapping& mapping) { return mapping.end > page.start; });
     if (after != mappings_.end() && after->start < page.end) {
-      return Error{"the image has memory where the replay's own is", Status::damaged};
+      return Error{"the recorded program used memory where a replay has code of its own"};
     }
     mappings_.insert(after, page);
   }

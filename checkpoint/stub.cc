@@ -248,6 +248,11 @@ bool is_forbidden(long number, std::span<const uint64_t, 6> args) {
   }
 }
 
+Error forbidden_call() {
+  return Error{
+      fmt::format("the recorded program used memory at {:#x}, where a replay has code of its own", kGateStart)};
+}
+
 bool wait_for(pid_t tid, int& status) {
   for (;;) {
     const pid_t got = waitpid(tid, &status, __WALL);
@@ -431,7 +436,7 @@ Stub::~Stub() {
 Result<int64_t> Stub::call(pid_t tid, long number, std::initializer_list<uint64_t> args) const {
   Call call{static_cast<uint64_t>(number), {}};
   std::copy(args.begin(), args.end(), call.args);
-  if (is_forbidden(number, call.args)) return Error{"the trace changes the replay's own memory", Status::damaged};
+  if (is_forbidden(number, call.args)) return forbidden_call();
   user_regs_struct regs{};
   regs.rax = call.number;
   for (size_t i = 0; i < std::size(call.args); ++i) syscall_arg(regs, static_cast<int>(i)) = call.args[i];
@@ -574,7 +579,7 @@ Result<void> StubCalls::push(std::string doing, long number, std::initializer_li
   if (calls_.size() + 2 > kMostCalls) TRY(run());
   Stub::Call call{static_cast<uint64_t>(number), {}};
   std::copy(args.begin(), args.end(), call.args);
-  if (is_forbidden(number, call.args)) return Error{"cannot " + doing + ": the replay's own is there", Status::damaged};
+  if (is_forbidden(number, call.args)) return forbidden_call();
   calls_.push_back(call);
   doing_.push_back(std::move(doing));
   return {};

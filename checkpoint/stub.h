@@ -164,9 +164,10 @@ Bytes stub_program();
 // Where a thread of a stub that is let run stops at once (SIGTRAP).
 Address stub_trap();
 
-// Whether a call on memory would change what a stub keeps for itself, or another process's memory. A trace that asks
-// for such a call does what no recording has done.
+// Whether a call on memory would change what a stub keeps for itself, or another process's memory.
 bool is_forbidden(long number, std::span<const uint64_t, 6> args);
+// Why such a call is not made.
+Error forbidden_call();
 
 // How many bytes the stack of a process may grow to (getrlimit(2), RLIMIT_STACK).
 uint64_t stack_limit(pid_t pid);

@@ -193,8 +193,10 @@ struct Event {
   std::vector<MemoryWrite> writes;    // syscall, exit, signal
   std::vector<ObjectChange> changes;  // syscall, exit: in this order, before the call's other effects
   std::optional<Receive> receive;
-  std::optional<Send> send;      // of a fork that makes a unit: without bytes or channel, for its time
-  std::optional<MapSource> map;  // of a madvise(2) that failed: the length is what it had emptied, if that is known
+  std::optional<Send> send;  // of a fork that makes a unit: without bytes or channel, for its time
+  // Of a call that failed after it had changed a part of its memory: the length is how much, from its start on, if that
+  // is known. Of an mremap(2) it was moved, and the offset is how much of the target it had unmapped behind that.
+  std::optional<MapSource> map;
   std::optional<RegisterFile> registers;
   UnitId child_unit = 0;          // fork, vfork, clone: the unit born here (0: a thread or process of this unit)
   ThreadSerial child_thread = 0;  // ... its first thread's serial, if it belongs to this unit

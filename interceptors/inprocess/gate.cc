@@ -359,7 +359,6 @@ constexpr uint16_t kRdtsc = 0x0b0f, kRdtscp = 0x0f66;    // the first bytes of w
 constexpr uint64_t kRdtscSize = 2, kRdtscpSize = 3;
 constexpr uint64_t kDontWait = 0x40;  // recv(2): MSG_DONTWAIT
 constexpr int64_t kRestarts = -512;   // ERESTARTSYS (linux/errno.h)
-constexpr uint64_t kMadvise = 28;
 
 namespace {
 
@@ -1057,11 +1056,11 @@ bool serve_call(Slot& s) {
   record->after = writer.after;
   s.regs.rax = static_cast<uint64_t>(result);
   note_spin(s, call, result);
-  // The kernel may have written a part of what it could not write. The supervisor looks what is there, and which memory
-  // madvise(2) could not empty.
+  // The kernel may have written a part of what it could not write, or changed a part of the memory. The supervisor looks
+  // what is there.
   const bool in_part = result == -EFAULT;
-  const bool emptied_in_part = record->regs.rax == kMadvise && result == -EINVAL;
-  s.stops_behind |= in_part || emptied_in_part || wrote_more;
+  const bool changed_in_part = call.memory == MemoryChange::range && result < 0;
+  s.stops_behind |= in_part || changed_in_part || wrote_more;
   const bool unsuccessful = call.test && result <= 0 && !in_part;
   if (unsuccessful && continues_series(s, *record)) return true;
   if (!call.send) stamp(s, *record, Phase::after);

@@ -14,7 +14,11 @@ std::vector<AddressRange> changed_memory(const Event& event, Special special, Ad
   const auto result = static_cast<Address>(event.result);
   if (is_error(event.result)) {
     if (!may_have_changed(event, special)) return {};
-    if (special == Special::mremap) return {{args[4], args[4] + page_up(args[2])}};
+    if (special == Special::mremap) {
+      const AddressRange target{args[4], args[4] + page_up(args[2])};
+      if (!event.map || event.map->length == 0) return {target};
+      return {{args[0], args[0] + page_up(args[1])}, target};
+    }
   }
   switch (special) {
     case Special::mmap:

@@ -14,7 +14,7 @@ class RingCalls final : public Calls {
   Result<void> add(std::string, long number, std::initializer_list<uint64_t> args) override {
     gate::InjectedCall call{static_cast<uint64_t>(number), {}};
     std::copy(args.begin(), args.end(), call.args);
-    if (is_forbidden(number, call.args)) return Error{"the trace changes the replay's own memory", Status::damaged};
+    if (is_forbidden(number, call.args)) return forbidden_call();
     calls_.push_back(call);
     return {};
   }

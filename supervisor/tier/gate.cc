@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "checkpoint/stub.h"
 
 namespace redrive {
 namespace {
@@ -26,7 +27,11 @@ user_regs_struct in_loop(const gate::Slot& slot, user_regs_struct regs) {
 }
 
 Gate::Gate(GateArena& arena, const Gate& parent)
-    : messages(parent.messages), sites(parent.sites), trampolines(parent.trampolines), arena_(arena) {}
+    : messages(parent.messages),
+      sites(parent.sites),
+      trampolines(parent.trampolines),
+      arena_(arena),
+      stub_is_reserved_(parent.stub_is_reserved_) {}
 
 bool Gate::take_slot() {
   auto memory = SharedMemory::make("redrive-slot", gate::kSlotSize, SharedMemory::Tracees::write);
@@ -38,10 +43,19 @@ bool Gate::take_slot() {
 }
 
 void Gate::list_areas() {
-  for (size_t i = 0; i < std::min<size_t>(trampolines.size(), gate::kAreas); ++i) {
-    slot_->area[i] = {trampolines[i].start, trampolines[i].start + kTrampolinesSize};
-  }
-  slot_->areas = static_cast<uint32_t>(trampolines.size());
+  uint32_t areas = 0;
+  const auto add = [&](Address start, Address end) {
+    if (areas < gate::kAreas) slot_->area[areas] = {start, end};
+    ++areas;
+  };
+  if (stub_is_reserved_) add(kGateStart, kGateEnd);
+  for (const Trampolines& area : trampolines) add(area.start, area.start + kTrampolinesSize);
+  slot_->areas = areas;
+}
+
+void Gate::reserve_stub() {
+  stub_is_reserved_ = true;
+  if (slot_) list_areas();
 }
 
 Address Gate::canonical(Address ip) const {
@@ -183,7 +197,8 @@ void Gate::release(const PatchedSite& site) {
 
 bool Gate::owns(Address start, Address end) const {
   const auto overlaps = [&](Address first, Address last) { return start < last && first < end; };
-  return overlaps(gate::kCode, gate::kEnd) || overlaps(messages.start, messages.end) ||
+  return overlaps(gate::kCode, gate::kEnd) || (stub_is_reserved_ && overlaps(kGateStart, kGateEnd)) ||
+         overlaps(messages.start, messages.end) ||
          std::any_of(trampolines.begin(), trampolines.end(),
                      [&](const auto& area) { return overlaps(area.start, area.start + kTrampolinesSize); });
 }

@@ -62,6 +62,8 @@ class Gate {
   void undo_patches(Address address, std::span<uint8_t> copy) const;
   // Whether the address is in the code inside tracees.
   static bool executes_at(Address ip) { return ip >= gate::kCode && ip < gate::kCode + gate::kCodeSize; }
+  // The pages that a replay's stub has for itself (checkpoint/stub.h) were mapped here, so that the program cannot.
+  void reserve_stub();
   // Whether a range overlaps memory that is not the program's.
   bool owns(Address start, Address end) const;
   // ... or one where the program's own code was changed.
@@ -82,6 +84,7 @@ class Gate {
   GateArena& arena_;
   std::optional<SharedMemory> memory_;
   gate::Slot* slot_ = nullptr;  // in this process
+  bool stub_is_reserved_ = false;
 };
 
 }  // namespace redrive

@@ -116,6 +116,34 @@ bool may_have_changed(const Event& event, Special special) {
   }
 }
 
+namespace {
+
+// Makes the part of a failed call's changes that the event names. False if a call for that fails.
+Result<bool> change_in_part(const Event& event, const Stub& stub, pid_t tid) {
+  const auto& args = event.args;
+  const uint64_t length = std::min(event.map->length, page_up(args[1]));
+  if (event.number == SYS_mremap) {
+    const Address source = args[0], target = args[4];
+    ASSIGN_OR_RETURN(const auto mappings, mappings_in(stub.pid(), {source, source + length}));
+    for (const Mapping& mapping : mappings) {
+      const Address from = std::max(mapping.start, source), size = std::min(mapping.end, source + length) - from;
+      constexpr uint64_t kFlags = MREMAP_MAYMOVE | MREMAP_FIXED;
+      const Address to = target + (from - source);
+      ASSIGN_OR_RETURN(const int64_t moved, stub.call(tid, SYS_mremap, {from, size, size, kFlags, to}));
+      if (is_error(moved)) return false;
+    }
+    const uint64_t unmapped = std::min(event.map->offset, page_up(args[2]) - std::min(length, page_up(args[2])));
+    if (unmapped == 0) return true;
+    ASSIGN_OR_RETURN(const int64_t result, stub.call(tid, SYS_munmap, {target + length, unmapped}));
+    return result == 0;
+  }
+  if (length == 0) return true;
+  ASSIGN_OR_RETURN(const int64_t result, stub.call(tid, event.number, {args[0], length, args[2]}));
+  return result == 0 || (event.number == SYS_madvise && result == -ENOMEM);  // there may be holes
+}
+
+}  // namespace
+
 Result<void> replay_failed_memory_call(const Event& event, const Stub& stub, pid_t tid) {
   const auto& args = event.args;
   const Address start = args[0], end = start + page_up(args[1]);
@@ -124,10 +152,8 @@ Result<void> replay_failed_memory_call(const Event& event, const Stub& stub, pid
     return result == event.result;
   };
   if (event.map) {
-    const uint64_t emptied = std::min(event.map->length, page_up(args[1]));
-    if (emptied == 0) return {};
-    ASSIGN_OR_RETURN(const int64_t result, stub.call(tid, SYS_madvise, {start, emptied, MADV_DONTNEED}));
-    if (result == 0 || result == -ENOMEM) return {};  // there may be holes
+    ASSIGN_OR_RETURN(const bool changed, change_in_part(event, stub, tid));
+    if (changed) return {};
   } else if (event.number != SYS_mremap) {
     ASSIGN_OR_RETURN(const auto mappings, mappings_in(stub.pid(), {start, end}));
     if (mappings.empty()) return {};

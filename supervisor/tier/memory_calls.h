@@ -24,8 +24,9 @@ Result<void> replay_memory_call(const Event& event, Special special, const Stub&
 
 // Whether a call that failed may have changed memory first. `special`: from its row.
 bool may_have_changed(const Event& event, Special special);
-// Makes such a call in a stub, where it fails in the same way. An Error if it may have failed for a reason that does
-// not exist there, after it changed a part of its memory.
+// Changes in a stub what such a call had changed when it failed. If the event does not say what that was, it makes the
+// call, which fails in the same way: an Error if it may have failed for a reason that does not exist there, after it
+// changed a part of its memory.
 Result<void> replay_failed_memory_call(const Event& event, const Stub& stub, pid_t tid);
 // Moves or resizes memory (mremap(2)) that was one mapping in the recorded process but is several in the stub, because
 // the stub may merge mappings less than the kernel did there. False if it is one mapping here too.

@@ -3,6 +3,7 @@
 // images: 2
 #include "test.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
@@ -76,6 +77,50 @@ static void fail_in_part(void) {
   note_bytes(at, 3 * kPage);
 }
 
+// A file that may only be read ends the call.
+static void fail_at_file(void) {
+  char* const at = map(NULL, 8, PROT_READ);
+  const int file = MUST(open("/proc/self/exe", O_RDONLY));
+  MUST(mmap(at + 2 * kPage, kPage, PROT_READ, MAP_SHARED | MAP_FIXED, file, 0));
+  FAILS(mprotect(at, 4 * kPage, PROT_READ | PROT_WRITE), EACCES);
+  CHECK(can_write(at) && can_write(at + kPage) && !can_write(at + 2 * kPage) && !can_write(at + 3 * kPage));
+  FAILS(mprotect(at + 2 * kPage, 2 * kPage, PROT_READ | PROT_WRITE), EACCES);
+  CHECK(!can_write(at + 3 * kPage));
+  MUST(close(file));
+}
+
+// So does memory that is sealed (mseal(2)). How far it came then depends on the kernel.
+static void fail_at_sealed(void) {
+  enum { kMseal = 462 };
+  char* const at = map(NULL, 8, PROT_READ | PROT_WRITE);
+  fill(at, 8 * kPage, 4);
+  MUST(mprotect(at + 2 * kPage, kPage, PROT_READ));
+  if (!MAY(syscall(kMseal, at + 2 * kPage, kPage, 0))) return;
+  FAILS(mprotect(at, 4 * kPage, PROT_READ), EPERM);
+  for (int i = 0; i < 4; i++) {
+    const int writable = can_write(at + i * kPage);
+    NOTE(writable);
+  }
+  MUST(mprotect(at, 2 * kPage, PROT_READ | PROT_WRITE));
+  FAILS(madvise(at, 4 * kPage, MADV_DONTNEED), EPERM);
+  note_bytes(at, 8 * kPage);
+  fill(at, 2 * kPage, 5);
+  char* const target = map(NULL, 8, PROT_READ | PROT_WRITE);
+  fill(target, 8 * kPage, 6);
+  enum { kMoves = MREMAP_MAYMOVE | MREMAP_FIXED };
+  char* const moves[][2] = {{at, target}, {at + 2 * kPage, target + 2 * kPage}, {target + 6 * kPage, at + 2 * kPage}};
+  for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
+    const size_t length = (i ? 1 : 4) * kPage;
+    CHECK(mremap(moves[i][0], length, length, kMoves, moves[i][1]) == MAP_FAILED);
+    NOTE(errno);
+    for (int k = 0; k < 8; k++) {
+      const int there = can_write(at + k * kPage) | can_write(target + k * kPage) << 1;
+      NOTE(there);
+      if (there & 2) note_bytes(target + k * kPage, kPage);
+    }
+  }
+}
+
 // Pieces that were mapped separately, and were touched or not before they became adjacent.
 static void move_joined(void) {
   for (int order = 0; order < 4; order++) {
@@ -127,6 +172,8 @@ int main(void) {
   MUST(sigaction(SIGSEGV, &action, NULL));
   MUST(sigaction(SIGBUS, &action, NULL));
   fail_in_part();
+  fail_at_file();
+  fail_at_sealed();
   move_joined();
   detach_pieces();
   grow_downwards();

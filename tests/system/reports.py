@@ -418,6 +418,38 @@ def low_memory(ctx):
         ctx.expect("vm.mmap_min_addr" in outcome.stderr, outcome, "does not say that a replay cannot map it")
 
 
+STUB_MEMORY = r"""
+#include <stdio.h>
+#include <sys/mman.h>
+int main(int argc, char** argv) {
+  enum { kFlags = MAP_PRIVATE | MAP_ANONYMOUS };
+  const size_t size = 1 << 20;
+  int mapped = 0;
+  if (mmap((void*)0x6ff80000, size, PROT_READ, kFlags | MAP_FIXED, -1, 0) != MAP_FAILED) mapped++;
+  for (int i = 0; i < 2048 && argc > 1; i++) {
+    char* const at = mmap(0, size, PROT_READ | PROT_WRITE, kFlags | MAP_32BIT, -1, 0);
+    if (at == MAP_FAILED) break;
+    *at = 1, mapped++;
+  }
+  return mapped == 0;
+}
+"""
+
+
+@test("reports/stub_memory")
+def stub_memory(ctx):
+    """Programs cannot map what a replay needs for itself. One that is linked there is named, and its trace is not damaged."""
+    (ctx.work / "near.c").write_text(STUB_MEMORY)
+    for name, flags in (("near", []), ("there", ["-static", "-no-pie", "-Wl,-Ttext-segment=0x70000000"])):
+        ctx.expect_status(ctx.run("gcc", *flags, "-o", ctx.work / name, ctx.work / "near.c"), 0)
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", ctx.work / "near", "all"), 0)
+    redrive_all(ctx)
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.traces / "alone", "--", ctx.work / "near"), 1)
+    outcome = ctx.redrive("record", "-o", ctx.traces / "there", "--", ctx.work / "there")
+    ctx.expect("at 0x70000000" in outcome.stderr, outcome, "does not say that a replay has code of its own there")
+    ctx.expect_status(ctx.redrive("replay", "--all", ctx.traces / "there"), 1)
+
+
 @test("reports/refused")
 def refused(ctx):
     """Refused calls are listed at the recording's end and in stats."""

@@ -76,6 +76,45 @@ def emptied(ctx):
     redrive_all(ctx)
 
 
+WRITES_TO_OVERLAY = """
+import mmap, os
+with open("file", "r+b") as file:
+    memory = mmap.mmap(file.fileno(), 8192, mmap.MAP_KIND, mmap.PROT_READ)
+    for i in range(20):
+        os.pwrite(file.fileno(), b"round %d" % i, 100 * i)
+        if os.fork() == 0:
+            os.pwrite(file.fileno(), b"child", 4096 + 10 * i)
+            os._exit(0)
+        os.wait()
+        print(memory[100 * i:100 * i + 8], memory[4096:4300].count(b"child"), flush=True)
+print("ok")
+"""
+OVERLAY = """
+mkdir lower upper merged && mount -t tmpfs tmpfs upper && mkdir upper/files upper/work && cp file lower/ &&
+mount -t overlay overlay -o lowerdir=lower,upperdir=upper/files,workdir=upper/work merged || exit 99
+cd merged && exec "$@"
+"""
+
+
+@test("shared_mappings/overlay")
+def overlay(ctx):
+    """Of a file on an overlay whose layers are on several file systems, stat(2) tells another device than /proc/PID/maps.
+    What is written to it is recorded, where it is mapped shared or privately."""
+    if not is_root():
+        raise Skip("not root")
+    needs("unshare", "mount")
+    for kind in ("SHARED", "PRIVATE"):
+        work, trace = ctx.fresh_work(), ctx.traces / kind
+        (work / "file").write_text("a" * 8192)
+        outcome = ctx.run("unshare", "-m", "sh", "-c", OVERLAY, "sh", ctx.options.redrive, "record", "-o", trace, "--", "/usr/bin/python3", "-c",
+                          WRITES_TO_OVERLAY.replace("KIND", kind), cwd=work)
+        if outcome.status == 99:
+            raise Skip("no overlayfs here")
+        ctx.expect_status(outcome, 0)
+        ctx.expect("not recorded" not in outcome.stderr, outcome, "says that somebody else has changed the file")
+        ctx.expect_status(ctx.redrive("replay", "--all", "--verify", trace), 0)
+
+
 @test("shared_mappings/shared_with_outside")
 def shared_with_outside(ctx):
     """A process that is not recorded has mapped the same file and can write to it: the recording names it."""

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <linux/kcmp.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -193,7 +194,7 @@ void Attacher::note_mappings(Process& process, Mapped& mapped, const std::set<Ob
     const Object place{mapping.device, mapping.inode};
     if (!mapping.shared) {
       const MappedFile* const file = mapping.inode && !code.contains(place) ? files.of(mapping) : nullptr;
-      if (file) private_views_.add(process, file->version, mapping.name);
+      if (file) private_views_.add(process, mapping, file->version);
       continue;
     }
     MappedObject& object = objects_.of(mapping);
@@ -207,6 +208,8 @@ void Attacher::note_mappings(Process& process, Mapped& mapped, const std::set<Ob
       object.copy = *copy;
     }
     if (!object.has_file) continue;
+    struct stat info {};
+    if (fstat(file.get(), &info) == 0) objects_.note_file(object, info.st_dev, info.st_ino);
     objects_.watch(object, own_descriptor_path(file.get()));
     outside_.expect_writers();
   }

@@ -119,7 +119,7 @@ Result<ProcessState> StateCapture::capture_process(Process& process, const Proce
       return Error{"it has left the IPC namespace of " + mapping.name + ", which it maps"};
     } else if (mapping.inode != 0) {
       ASSIGN_OR_RETURN(mapping.file, files_.file_of(files, mapping));
-      if (!mapping.shared) private_views_.check(process, files.of(mapping)->version);
+      if (!mapping.shared) private_views_.check(process, mapping, files.of(mapping)->version);
     }
   }
   return saved;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/pass_fd.h"
+#include "checkpoint/stub.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
@@ -19,6 +20,16 @@ gate::InjectedCall map_trampolines_at(Address at) {
   return {SYS_mmap,
           {at, kTrampolinesSize, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~0ull, 0}};
 }
+
+namespace {
+
+// A replay's stub is there: the program must find the place taken.
+gate::InjectedCall reserve_stub_pages() {
+  constexpr uint64_t kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  return {SYS_mmap, {kGateStart, kGateEnd - kGateStart, PROT_NONE, kFlags, ~0ull, 0}};
+}
+
+}  // namespace
 
 // Gives the process these files, which it cannot open by name, through a socket of its own. `call` executes a system
 // call there; the memory below the stack pointer is used meanwhile. Returns the descriptors; none if that is not
@@ -91,6 +102,9 @@ Result<TierMapper::Mapped> TierMapper::map(const Tracee& tracee, GateArena& aren
       {SYS_close, {gate::kClockFile}},
       {SYS_mmap, {gate::kSlot, gate::kSlotSize, kReadWrite, kShared, gate::kSlotFile, 0}},
       {SYS_close, {gate::kSlotFile}}};
+  const bool stub_is_free = !std::ranges::any_of(
+      mappings, [](const Mapping& mapping) { return mapping.start < kGateEnd && kGateStart < mapping.end; });
+  if (stub_is_free) calls.push_back(reserve_stub_pages());
   const auto trampolines = Gate::gap_near(ranges_of(mappings), regs.rip);
   if (trampolines) calls.push_back(map_trampolines_at(*trampolines));
   calls.push_back({SYS_brk, {}});
@@ -104,6 +118,7 @@ Result<TierMapper::Mapped> TierMapper::map(const Tracee& tracee, GateArena& aren
     }
     return Mapped{};
   }
+  if (stub_is_free) gate->reserve_stub();
   if (trampolines) gate->add_trampolines(memory, *trampolines);
   return Mapped{std::move(gate), static_cast<Address>(brk)};
 }

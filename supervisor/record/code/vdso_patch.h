@@ -1,5 +1,6 @@
-// The vDSO of a running process, whose functions read clocks and processors without a system call (vdso(7)). A program
-// that runs already has kept their addresses, so they are replaced where they are by system calls, for a while.
+// The vDSO of a process, whose functions read clocks and processors without a system call (vdso(7)). They are replaced
+// where they are by system calls: a program that runs already has kept their addresses, and a new one, among whose
+// auxiliary values the vDSO is not, may find it by other means (proc_pid_auxv(5), PR_GET_AUXV, /proc/PID/maps).
 //
 // The pages that are written to become private ones of the process. After undo() they hold what they held before.
 #pragma once

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/procfs.h"
+#include "checkpoint/address_space.h"
 #include "supervisor/record/tracees/findings.h"
 
 namespace redrive {
@@ -15,13 +16,17 @@ namespace redrive {
 // The copy of this version, which is made unless the trace has it.
 Result<FileCopies::KnownFile> FileCopies::copy_of(const FileVersion& version, const std::string& open_path,
                                                   const std::string& name) {
+  KnownFile copy{0, version, name, version.device, version.inode, true};
   const auto known = file_ids_.find(version);
-  if (known != file_ids_.end() && writer_.has_file(known->second)) return KnownFile{known->second, version, name, true};
-  const MappedObject* const object = objects_.find(version.device, version.inode);
-  const bool identified = is_settled(version) && !(object && object->writable_mapping);
-  ASSIGN_OR_RETURN(const uint64_t id, writer_.add_file(open_path, name, identified));
-  if (identified) file_ids_[version] = id;
-  return KnownFile{id, version, name, identified};
+  if (known != file_ids_.end() && writer_.has_file(known->second)) {
+    copy.id = known->second;
+    return copy;
+  }
+  const MappedObject* const object = objects_.find_file(version.device, version.inode);
+  copy.identified = is_settled(version) && !(object && object->writable_mapping);
+  ASSIGN_OR_RETURN(copy.id, writer_.add_file(open_path, name, copy.identified));
+  if (copy.identified) file_ids_[version] = copy.id;
+  return copy;
 }
 
 Result<uint64_t> FileCopies::file_of(MappedFiles& files, const Mapping& mapping) {
@@ -31,7 +36,7 @@ Result<uint64_t> FileCopies::file_of(MappedFiles& files, const Mapping& mapping)
   return copy.id;
 }
 
-std::optional<FileCopies::KnownFile> FileCopies::look_at_file(Thread& thread) {
+std::optional<FileCopies::KnownFile> FileCopies::look_at_file(Thread& thread, int64_t result) {
   Process& process = *thread.process;
   const std::string path = descriptor_path(thread.tid, thread.call.args[4]);
   struct stat info {};
@@ -44,9 +49,15 @@ std::optional<FileCopies::KnownFile> FileCopies::look_at_file(Thread& thread) {
   if (readlink(path.c_str(), name, sizeof name - 1) < 0) name[0] = 0;
   const FileVersion version = version_of(info);
   auto copy = copy_of(version, path, name);
-  if (copy) return std::move(*copy);
-  findings_.add_unsure(*process.unit, "a mapped file could not be copied: " + copy.error().message);
-  return KnownFile{0, version, name};
+  if (!copy) {
+    findings_.add_unsure(*process.unit, "a mapped file could not be copied: " + copy.error().message);
+    copy = KnownFile{0, version, name, version.device, version.inode, false};
+  }
+  if (const auto made = mapping_of(process.memory.pid(), static_cast<Address>(result))) {
+    copy->device = made->device;
+    copy->inode = made->inode;
+  }
+  return std::move(*copy);
 }
 
 void FileCopies::forget(uint64_t device, uint64_t inode) {

@@ -15,15 +15,16 @@ class FileCopies {
     uint64_t id = 0;  // in the trace
     FileVersion version;
     std::string name;
-    bool identified = false;  // the version identifies the copy's content
+    uint64_t device = 0, inode = 0;  // as /proc/PID/maps shows it
+    bool identified = false;         // the version identifies the copy's content
   };
 
   FileCopies(TraceWriter& writer, MappedObjects& objects, Findings& findings)
       : writer_(writer), objects_(objects), findings_(findings) {}
 
-  // The file behind the descriptor of an mmap that is stopped at its exit, of which the trace gets a copy. Nullopt if
-  // there is no such file, or it cannot be found.
-  std::optional<KnownFile> look_at_file(Thread& thread);
+  // The file behind the descriptor of an mmap that is stopped at its exit with this result, of which the trace gets a
+  // copy. Nullopt if there is no such file, or it cannot be found.
+  std::optional<KnownFile> look_at_file(Thread& thread, int64_t result);
   // The trace's number of a file that is mapped there.
   Result<uint64_t> file_of(MappedFiles& files, const Mapping& mapping);
 

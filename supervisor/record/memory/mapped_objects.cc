@@ -15,7 +15,9 @@ uint64_t object_id(uint64_t device, uint64_t inode) {
 
 MappedObject& MappedObjects::of(const Mapping& mapping) {
   const uint64_t id = object_id(mapping.device, mapping.inode);
-  MappedObject& object = objects_[id];
+  const auto [place, fresh] = objects_.try_emplace(id);
+  MappedObject& object = place->second;
+  if (fresh) object.file_device = mapping.device, object.file_inode = mapping.inode;
   object.id = id;
   object.device = mapping.device;
   object.inode = mapping.inode;
@@ -33,8 +35,21 @@ MappedObject* MappedObjects::find(uint64_t id) {
   return found == objects_.end() ? nullptr : &found->second;
 }
 
+MappedObject* MappedObjects::find_file(uint64_t device, uint64_t inode) {
+  const auto found = files_.find({device, inode});
+  MappedObject* const object = found == files_.end() ? find(device, inode) : find(found->second);
+  return object && object->file_device == device && object->file_inode == inode ? object : nullptr;
+}
+
+void MappedObjects::note_file(MappedObject& object, uint64_t device, uint64_t inode) {
+  object.file_device = device;
+  object.file_inode = inode;
+  if (device != object.device || inode != object.inode) files_[{device, inode}] = object.id;
+}
+
 void MappedObjects::forget(uint64_t id) {
   objects_.erase(id);
+  std::erase_if(files_, [&](const auto& entry) { return entry.second == id; });
   for (auto watch = watches_.begin(); watch != watches_.end();) {
     if (watch->second == id) {
       inotify_rm_watch(inotify_.get(), watch->first);

@@ -19,6 +19,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/fd.h"
@@ -33,9 +34,11 @@ uint64_t object_id(uint64_t device, uint64_t inode);
 
 struct MappedObject {
   uint64_t id = 0;
-  uint64_t device = 0;
+  uint64_t device = 0;  // as in /proc/PID/maps
   uint64_t inode = 0;
-  std::string name;       // as in /proc/PID/maps
+  std::string name;
+  uint64_t file_device = 0;  // as stat(2) tells it: another one where overlayfs has layers on several file systems
+  uint64_t file_inode = 0;
   bool has_file = false;  // descriptors lead to it, so calls can change it
   bool writable = false;
   bool writable_mapping = false;  // ... through a mapping: it changes at no call
@@ -53,6 +56,10 @@ class MappedObjects {
   // Null if no recorded process has mapped it shared.
   MappedObject* find(uint64_t device, uint64_t inode);
   MappedObject* find(uint64_t id);
+  // The same by what stat(2) tells of a file.
+  MappedObject* find_file(uint64_t device, uint64_t inode);
+  // Notes what it tells of the object's file.
+  void note_file(MappedObject& object, uint64_t device, uint64_t inode);
   const std::map<uint64_t, MappedObject>& all() const { return objects_; }
   void forget(uint64_t id);
 
@@ -63,6 +70,8 @@ class MappedObjects {
 
  private:
   std::map<uint64_t, MappedObject> objects_;
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t>
+      files_;  // objects, by what stat(2) tells of them, where that differs
   Fd inotify_;
   std::map<int, uint64_t> watches_;  // objects, by watch descriptor
 };

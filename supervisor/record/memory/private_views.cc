@@ -30,17 +30,14 @@ std::vector<AddressRange> shown(const Process& process, const Mapping& view, Add
 
 }  // namespace
 
-void PrivateViews::add(Process& process, const FileVersion& version, const std::string& name) {
-  Mapping shows;
-  shows.device = version.device;
-  shows.inode = version.inode;
-  shows.name = name;
-  MappedObject& object = objects_.of(shows);
+void PrivateViews::add(Process& process, const Mapping& view, const FileVersion& version) {
+  MappedObject& object = objects_.of(view);
+  objects_.note_file(object, version.device, version.inode);
   object.has_file = true;
   if (!object.version) object.version = version;
   object.unseen_views |= process.borrows_memory;
   process.private_views.insert(object.id);
-  if (arena_) arena_->watch(object.inode);
+  if (arena_) arena_->watch(object.file_inode);
   if (object.writable_mapping && object_views_.is_mapped(object)) report_seen_writes(object);
 }
 
@@ -67,9 +64,8 @@ std::vector<PrivateViews::View> PrivateViews::of(const MappedObject& object) con
   return found;
 }
 
-void PrivateViews::check(const Process& process, const FileVersion& version) {
-  const MappedObject* const object =
-      process.private_views.empty() ? nullptr : objects_.find(version.device, version.inode);
+void PrivateViews::check(const Process& process, const Mapping& view, const FileVersion& version) {
+  const MappedObject* const object = process.private_views.empty() ? nullptr : objects_.find(view.device, view.inode);
   if (!object || !object->version) return;
   if (object->version->size == version.size && object->version->modified_ns == version.modified_ns) return;
   const std::string reason = object->name + ", which it maps, was changed by a process that is not recorded";
@@ -83,7 +79,7 @@ void PrivateViews::check_all(const Process& process) {
   MappedFiles files(process.memory.pid());
   for (const Mapping& mapping : *mappings) {
     if (mapping.shared || !objects_.find(mapping.device, mapping.inode)) continue;
-    if (const MappedFile* const file = files.of(mapping)) check(process, file->version);
+    if (const MappedFile* const file = files.of(mapping)) check(process, mapping, file->version);
   }
 }
 
@@ -110,7 +106,7 @@ bool PrivateViews::note_change(Thread& thread, MappedObject& object, FileRange c
   using Kind = MemoryWrite::Kind;
   const auto views = of(object);
   object.unseen_views = false;
-  if (arena_) arena_->forget_file(object.device, object.inode);
+  if (arena_) arena_->forget_file(object.file_device, object.file_inode);
   const uint64_t size = version.size, before = std::exchange(object.version, version).value_or(version).size;
   const uint64_t end = page_up(size), end_before = page_up(before);
   changed.end = std::min(changed.end, size);

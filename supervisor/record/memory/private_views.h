@@ -27,13 +27,13 @@ class PrivateViews {
                ObjectViews& object_views)
       : objects_(objects), arena_(arena), tracees_(tracees), findings_(findings), object_views_(object_views) {}
 
-  // A private mapping of a file was made.
-  void add(Process& process, const FileVersion& version, const std::string& name);
+  // A private mapping of a file was made, of which this version is there now.
+  void add(Process& process, const Mapping& view, const FileVersion& version);
   // All private views of the object.
   std::vector<View> of(const MappedObject& object) const;
-  // The process has a private view of this file, of which this version is there now: reports it if a process that is
+  // The process has this private view of a file, of which this version is there now: reports it if a process that is
   // not recorded has changed the file.
-  void check(const Process& process, const FileVersion& version);
+  void check(const Process& process, const Mapping& view, const FileVersion& version);
   void check_all(const Process& process);
   // Reports that private views also show what is written through shared mappings, at no event.
   void report_seen_writes(const MappedObject& object);

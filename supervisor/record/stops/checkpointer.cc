@@ -216,7 +216,7 @@ void Checkpointer::hand_over(Unit& unit, ImageJob job, uint64_t bytes) {
   for (const auto& process : job.state.processes) {
     for (const auto& mapping : process.mappings) {
       writer_.mention_file(unit.id, mapping.file);
-      findings_.note_mapped(unit, mapping.start);
+      findings_.note_mapped(unit, {mapping.start, mapping.end});
     }
   }
   job.by_criu = limits_.checkpoint_engine.chooses_criu(bytes, unit.period_ns);

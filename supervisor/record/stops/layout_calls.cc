@@ -4,8 +4,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include <algorithm>
-#include <cerrno>
+#include <utility>
 
 #include "base/page.h"
 #include "checkpoint/address_space.h"
@@ -14,6 +13,7 @@
 #include "supervisor/record/memory/private_views.h"
 #include "supervisor/record/stops/code_patching.h"
 #include "supervisor/record/stops/object_sharing.h"
+#include "supervisor/record/stops/partial_change.h"
 #include "supervisor/record/tracees/findings.h"
 #include "supervisor/tier/registers.h"
 
@@ -25,24 +25,6 @@ const dev_t kDevZero = makedev(1, 5);
 // This is how the dynamic linker maps a library before it maps its code (mmap(2)). A library that is in use is not
 // written to.
 bool is_library(const std::array<uint64_t, 6>& args) { return args[3] & MAP_DENYWRITE; }
-
-// How much of its range madvise(2) has emptied (MADV_DONTNEED) before it failed with EINVAL: all before the first
-// mapping that is locked (mlock(2)), or of a device. Nothing if that cannot be told.
-std::optional<uint64_t> emptied_in_part(pid_t pid, const std::array<uint64_t, 6>& args) {
-  const AddressRange range{args[0], args[0] + page_up(args[1])};
-  if (range.start % kPageSize != 0 || range.end < range.start) return 0;
-  const auto mappings = mappings_in(pid, range);
-  if (!mappings) return {};
-  if (mappings->size() < 2) return 0;  // no mapping is emptied in part
-  const auto flagged = flagged_mappings(pid);
-  if (!flagged) return {};
-  for (const FlaggedMapping& each : *flagged) {
-    if (!range.meets(each.mapping)) continue;
-    if (each.is("ht")) return {};  // not all huge pages can be emptied
-    if (each.is("lo") || each.is("pf")) return std::max(each.mapping.start, range.start) - range.start;
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -98,7 +80,7 @@ void LayoutCalls::note_layout(const Thread& thread, int64_t result) {
 
 void LayoutCalls::note(Thread& thread, int64_t result, Event& event) {
   if (!note_change(thread, result, event)) return;
-  const auto file = files_.look_at_file(thread);
+  const auto file = files_.look_at_file(thread, result);
   if (!file) return;
   const MappedFile mapped{descriptor_path(thread.tid, thread.call.args[4]), file->version};
   show_file(*thread.process, thread.call.args, *file, *event.map);
@@ -120,26 +102,28 @@ bool LayoutCalls::note_change(Thread& thread, int64_t result, Event& event) {
   const Special special = thread.call.row->special;
   Process& process = *thread.process;
   note_layout(thread, result);
-  if (special == Special::brk) process.brk = static_cast<Address>(result);
+  const auto made = static_cast<Address>(result);
+  if (special == Special::brk) {
+    const Address before = page_up(std::exchange(process.brk, made));
+    if (made > before) findings_.note_mapped(*process.unit, {before, made});
+  }
   const bool maps = special == Special::mmap || special == Special::shmat;
-  if ((maps || special == Special::mremap) && !is_error(result))
-    findings_.note_mapped(*process.unit, static_cast<Address>(result));
-  if (special == Special::mremap && !is_error(result))
-    object_sharing_.note_growth(thread, static_cast<Address>(result), event);
+  if (special == Special::mremap && !is_error(result)) {
+    findings_.note_mapped(*process.unit, {made, made + thread.call.args[2]});
+    object_sharing_.note_growth(thread, made, event);
+  }
   private_views_.report_fresh_view(thread, result);
   if (special == Special::munmap && !is_error(result) && !process.packet_rings.empty()) {
     PacketRings::forget(process, {thread.call.args[0], page_up(thread.call.args[0] + thread.call.args[1])});
   }
-  if (special == Special::madvise && thread.call.args[2] == MADV_DONTNEED && result == -EINVAL) {
-    const auto emptied = emptied_in_part(process.memory.pid(), thread.call.args);
-    if (emptied) event.map.emplace().length = *emptied;
-  }
+  if (is_error(result)) event.map = changed_in_part(thread, result);
   if (!maps || is_error(result)) return false;
   process.maps_growing |= special == Special::mmap && (thread.call.args[3] & MAP_GROWSDOWN);
   MapSource source;
   source.length = page_up(thread.call.args[1]);
   const bool shared = asks_for_sharing(thread);
-  if (shared) object_sharing_.map_shared(thread, static_cast<Address>(result), source, event);
+  if (shared) object_sharing_.map_shared(thread, made, source, event);
+  findings_.note_mapped(*process.unit, {made, made + source.length});
   event.map = source;
   return !shared && !(thread.call.args[3] & MAP_ANONYMOUS);
 }
@@ -148,7 +132,12 @@ void LayoutCalls::show_file(Process& process, const std::array<uint64_t, 6>& arg
                             MapSource& source) {
   source.offset = args[5];
   source.file = file.id;
-  if (!is_library(args)) private_views_.add(process, file.version, file.name);
+  if (is_library(args)) return;
+  Mapping view;
+  view.device = file.device;
+  view.inode = file.inode;
+  view.name = file.name;
+  private_views_.add(process, view, file.version);
 }
 
 void LayoutCalls::replace_traps(Thread& thread, int64_t result, const FileCopies::KnownFile& file,
@@ -159,8 +148,8 @@ void LayoutCalls::replace_traps(Thread& thread, int64_t result, const FileCopies
   made.end = made.start + event.map->length;
   made.protection = static_cast<int>(thread.call.args[2]);
   made.offset = event.map->offset;
-  made.device = file.version.device;
-  made.inode = file.version.inode;
+  made.device = file.device;
+  made.inode = file.inode;
   made.name = file.name;
   if (patching_.is_made_by_library(thread)) {
     patching_.replace_traps(process, made, &mapped, &event);
@@ -174,7 +163,7 @@ void LayoutCalls::replace_traps(Thread& thread, int64_t result, const FileCopies
 void LayoutCalls::serve_from_now_on(const std::array<uint64_t, 6>& args, const FileCopies::KnownFile& file,
                                     const MappedFile& mapped) {
   if (!arena_ || !file.id || !file.identified) return;
-  MappedObject* const object = is_library(args) ? nullptr : objects_.find(file.version.device, file.version.inode);
+  MappedObject* const object = is_library(args) ? nullptr : objects_.find(file.device, file.inode);
   if (object) object->unseen_views = true;
   const bool code = (args[2] & PROT_EXEC) || is_library(args);
   const auto its_code = code ? patching_.mapped_code(mapped, file.name) : gate::MappedCode::unknown;

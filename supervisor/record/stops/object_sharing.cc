@@ -70,6 +70,7 @@ MappedObject* ObjectSharing::object_mapped(Thread& thread, const Mapping& made) 
                      S_ISREG(info.st_mode);
   MappedObject& object = objects_.of(made);
   object.has_file |= named;
+  if (named) objects_.note_file(object, info.st_dev, info.st_ino);
   // The trace holds no copy of a file that is mostly holes, only what the file contains.
   const bool sparse = info.st_size > static_cast<off_t>(kMostInEvent) && info.st_blocks < info.st_size / 512 / 2;
   if (!named || sparse || DescriptorInfo::read(thread.tid, thread.call.args[4]).writes()) {
@@ -128,7 +129,7 @@ Unit* ObjectSharing::unit_to_join_for_change(Thread& thread) {
   if (row.truncate_arg >= 0 && !(thread.call.args[static_cast<size_t>(row.truncate_arg)] & O_TRUNC)) return nullptr;
   struct stat info {};
   if (stat(changed_path(thread).c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return nullptr;
-  MappedObject* const object = objects_.find(info.st_dev, info.st_ino);
+  MappedObject* const object = objects_.find_file(info.st_dev, info.st_ino);
   if (!object) return nullptr;
   outside_.report_changes();
   thread.call.changes_object = object->id;
@@ -154,7 +155,7 @@ void ObjectSharing::map_shared(Thread& thread, Address start, MapSource& source,
     outside_.expect_writers();
   }
   if (!object.writable) {
-    const auto file = files_.look_at_file(thread);
+    const auto file = files_.look_at_file(thread, static_cast<int64_t>(start));
     source.file = object.copy = file ? file->id : 0;
     return;
   }
@@ -287,7 +288,7 @@ void ObjectSharing::note_change(Thread& thread, int64_t result, Event& event) {
 
 void ObjectSharing::watch_object(const MappedObject& object, const std::string& path) {
   objects_.watch(object, path);
-  if (arena_) arena_->watch(object.inode);
+  if (arena_) arena_->watch(object.file_inode);
 }
 
 void ObjectSharing::forget(const MappedObject& object) {
@@ -298,8 +299,8 @@ void ObjectSharing::forget(const MappedObject& object) {
 // Forgets the versions of the file that the trace and the arena know by its times (stat(2)): writing through a mapping
 // need not change these.
 void ObjectSharing::forget_versions(const MappedObject& object) {
-  files_.forget(object.device, object.inode);
-  if (arena_) arena_->forget_file(object.device, object.inode);
+  files_.forget(object.file_device, object.file_inode);
+  if (arena_) arena_->forget_file(object.file_device, object.file_inode);
 }
 
 // Lets calls inside tracees look for the objects that there are.
@@ -307,7 +308,7 @@ void ObjectSharing::watch_again() {
   if (!arena_) return;
   arena_->watch_none();
   for (const auto& [other, object] : objects_.all()) {
-    if (object.has_file) arena_->watch(object.inode);
+    if (object.has_file) arena_->watch(object.file_inode);
   }
 }
 

@@ -71,7 +71,7 @@ struct InitialStack {
     return text;
   }
 
-  // Takes the vDSO away from the program: its clock functions read the time without a syscall. Returns where it is.
+  // Hides the vDSO from the program, which then makes system calls without this detour. Returns where it is.
   Address hide_vdso(const Memory& memory, Address stack) const {
     for (size_t at = auxiliary; at + 1 < words.size() && words[at] != AT_NULL; at += 2) {
       if (words[at] != AT_SYSINFO_EHDR) continue;
@@ -150,6 +150,7 @@ void Programs::executed(pid_t pid, pid_t former_tid) {
   process.objects.clear();
   process.private_views.clear();
   process.stays.reset();
+  process.vdso_patch.reset();
   process.shared_mappings = std::make_shared<SharedMappings>();
   process.maps_growing = false;
   process.dumpable = true;
@@ -205,6 +206,8 @@ void Programs::begin_program(Thread& thread) {
     // execve switched cpuid faulting off.
     const Address site = limits_.traps.cpuid ? vdso_syscall(process.memory, vdso) : 0;
     if (site && !calls_.call_at(caller_of(thread), site, regs, SYS_arch_prctl, {ARCH_SET_CPUID, 0})) return;
+    if (auto patch = VdsoPatch::of_process(process.pid, process.memory); patch && patch->apply(process.memory))
+      process.vdso_patch = std::make_shared<const VdsoPatch>(std::move(*patch));
     regs.orig_rax = ~0ull;
     tracer_.set_regs(thread.tid, regs);
   }

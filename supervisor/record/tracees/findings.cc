@@ -1,8 +1,12 @@
 #include "supervisor/record/tracees/findings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+
+#include "checkpoint/stub.h"
 
 namespace redrive {
 
@@ -47,13 +51,15 @@ void Findings::count_foreign_calls(const Process& process) {
                 false);
 }
 
-void Findings::note_mapped(Unit& unit, Address start) {
+void Findings::note_mapped(Unit& unit, AddressRange range) {
   static const Address lowest = [] {
     Address least = 0;
     std::ifstream("/proc/sys/vm/mmap_min_addr") >> least;
     return least;
   }();
-  if (start < lowest) add_unsure(unit, "it has mapped memory below vm.mmap_min_addr, which a replay may not map");
+  if (range.start < lowest) add_unsure(unit, "it has mapped memory below vm.mmap_min_addr, which a replay may not map");
+  if (range.start < kGateEnd && kGateStart < range.end)
+    add_unsure(unit, fmt::format("it has mapped memory at {:#x}, where a replay has code of its own", kGateStart));
 }
 
 }  // namespace redrive

@@ -2,6 +2,7 @@
 // into the trace when it is found. Findings does not print.
 #pragma once
 
+#include "checkpoint/address_space.h"
 #include "logstore/trace.h"
 #include "supervisor/record/tracees/tracee.h"
 
@@ -27,8 +28,8 @@ class Findings {
   static void count_refusal(Unit& unit, const std::string& what, const std::string& answer, bool common);
   // The calls of this program, which is not a 64-bit one, are refused.
   static void count_foreign_calls(const Process& process);
-  // The unit has mapped memory there.
-  void note_mapped(Unit& unit, Address start);
+  // The unit has mapped memory there, which a replay may not be able to map.
+  void note_mapped(Unit& unit, AddressRange range);
   // A unit has ended: how its calls were recorded, and which were refused, goes into the trace.
   void add_calls(const Unit& unit);
 

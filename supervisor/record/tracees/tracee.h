@@ -84,15 +84,15 @@ struct Process {
   std::map<Address, TrappedInstruction> stand_ins;  // where another instruction stands in for one of these
   std::shared_ptr<RecordedGate> gate;               // the in-process tier; null: stops only
   std::shared_ptr<RecordedGate> inherited;          // of a forked child that has not run yet
-  AddressRange vdso;                                // hidden from the program
+  AddressRange vdso;                                // not among the program's auxiliary values
   std::vector<PacketRing> packet_rings;             // in whose place it has memory of its own: no call is served
   std::vector<MemoryWrite> written;                 // by other processes or the kernel, since its last event
   std::vector<pid_t> copies;                        // for checkpoints: children of it, by the numbers that it sees
   std::vector<pid_t> copies_to_reap;                // those of them that have ended: zombies
   TakenSignals taken;                               // by its threads, if it has several
   std::set<pid_t> attached;                         // threads that it traces, and whose stop it has not waited for
+  std::shared_ptr<const VdsoPatch> vdso_patch;      // null: it has no vDSO, or one whose form is not known
   // If the process was attached to, or its parent was (NativeState):
-  std::shared_ptr<const VdsoPatch> vdso_patch;
   std::vector<AddressRange> not_copied;  // its children do not get this memory
 
   // The thread by which /proc shows its memory and its files: its first one, until that has exited.
