@@ -246,6 +246,7 @@ constexpr auto kCommands = sorted({
     refuse(CMD(ptrace, PTRACE_TRACEME), EPERM, kTracer),
     emulate(CMD(ptrace, PTRACE_ATTACH), val, val, val, val),
     emulate(CMD(ptrace, PTRACE_DETACH), val, val, val, val),
+    refuse(CMD(ptrace, PTRACE_SETOPTIONS), EPERM, kTracer),
     emulate(CMD(ptrace, PTRACE_GETREGSET), val, val, val, in(16)),
     refuse(CMD(ptrace, PTRACE_SEIZE), EPERM, kTracer),
 

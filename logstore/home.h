@@ -27,6 +27,8 @@ bool is_directory(const std::string& path);  // false also if it cannot be looke
 
 // The error for an empty trace_home().
 Error no_trace_home();
+// Makes trace_home() if it is missing, and returns it.
+Result<std::string> make_trace_home();
 // Until the lock is closed, nobody else can make a trace with a name that new_trace_directory() has returned. Hold it
 // until the directory exists and `latest` names it.
 Result<Fd> lock_trace_names();

@@ -56,27 +56,27 @@ std::string shortened(std::string name) {
   return name;
 }
 
-Result<std::string> made_trace_home() {
-  const std::string home = trace_home();
-  if (home.empty()) return no_trace_home();
-  std::error_code error;
-  std::filesystem::create_directories(home, error);
-  if (error) return Error{"cannot make directory " + home + ": " + error.message()};
-  return home;
-}
+constexpr char kElsewhere[] = "; set REDRIVE_TRACE_DIR, or name a directory";
 
 }  // namespace
 
 std::string trace_home() { return home_for(kTraceHome); }
 
 Error no_trace_home() {
-  return Error{
-      "nowhere to keep traces: HOME is not set and this user has no home directory; set REDRIVE_TRACE_DIR, or name a "
-      "directory"};
+  return Error{std::string("nowhere to keep traces: HOME is not set and this user has no home directory") + kElsewhere};
+}
+
+Result<std::string> make_trace_home() {
+  const std::string home = trace_home();
+  if (home.empty()) return no_trace_home();
+  std::error_code error;
+  std::filesystem::create_directories(home, error);
+  if (error) return Error{"cannot make directory " + home + ": " + error.message() + kElsewhere};
+  return home;
 }
 
 Result<Fd> lock_trace_names() {
-  ASSIGN_OR_RETURN(const std::string home, made_trace_home());
+  ASSIGN_OR_RETURN(const std::string home, make_trace_home());
   Fd lock(open(home.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock) return errno_error(home);
   while (flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
@@ -85,7 +85,7 @@ Result<Fd> lock_trace_names() {
 }
 
 Result<std::string> new_trace_directory(const std::string& program) {
-  ASSIGN_OR_RETURN(const std::string home, made_trace_home());
+  ASSIGN_OR_RETURN(const std::string home, make_trace_home());
   std::string name = shortened(std::filesystem::path(program).filename());
   if (name.empty() || name == "." || name == "..") name = "trace";
   ASSIGN_OR_RETURN(const auto entries, directories_in(home));
@@ -99,7 +99,7 @@ Result<void> set_latest(const std::string& directory) {
   std::error_code error;
   const auto absolute = std::filesystem::absolute(directory, error);
   if (error) return Error{"cannot find " + directory + ": " + error.message()};
-  ASSIGN_OR_RETURN(const std::filesystem::path home, made_trace_home());
+  ASSIGN_OR_RETURN(const std::filesystem::path home, make_trace_home());
   auto target = std::filesystem::relative(absolute, home, error);
   if (error || target.empty()) target = absolute;
   const std::string link = home / kLatest;

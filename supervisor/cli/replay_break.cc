@@ -262,7 +262,8 @@ Result<Json> Session::place_json(Clock::time_point started) {
     ASSIGN_OR_RETURN(const Bytes bytes, memory(spec));
     std::string hex;
     for (const uint8_t byte : bytes) hex += fmt::format("{:02x}", byte);
-    memories.push_back({{"unit", spec.unit}, {"address", spec.address}, {"length", spec.length}, {"hex", hex}});
+    ASSIGN_OR_RETURN(const UnitId unit, trace_->find_unit(spec.unit));
+    memories.push_back({{"unit", unit}, {"address", spec.address}, {"length", spec.length}, {"hex", hex}});
   }
   return Json{{"units", units}, {"memory", memories}, {"seconds", seconds}, {"bound_s", trace_->settings().bound_s}};
 }

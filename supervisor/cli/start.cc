@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
 #include <thread>
 
 #include "base/limits.h"
@@ -47,11 +46,7 @@ constexpr int kCannotRun = 127;
 
 Result<std::string> output_of(const StartOptions& options) {
   if (!options.output.empty()) return options.output;
-  const std::string home = trace_home();
-  if (home.empty()) return no_trace_home();
-  std::error_code failure;
-  std::filesystem::create_directories(home, failure);
-  if (failure) return Error{fmt::format("cannot make {}: {}", home, failure.message())};
+  ASSIGN_OR_RETURN(const std::string home, make_trace_home());
   return fmt::format("{}/{}.log", home, options.name);
 }
 

@@ -47,8 +47,8 @@ Result<Tuning> tune(const TuningRequest& wanted, double bound_s, double restore_
                  Status::usage};
   }
   if (tuning.critical_path_s <= 0 || too_close) {
-    return Error{fmt::format("a bound of {:g} s cannot be kept here; the shortest that can is {:.3g} s", bound_s,
-                             kLeastPeriod_s / parts.period / parts.path + unavoidable_s),
+    return Error{fmt::format("a bound of {} cannot be kept here; the shortest that can is {}", format_duration(bound_s),
+                             format_duration(kLeastPeriod_s / parts.period / parts.path + unavoidable_s)),
                  Status::usage};
   }
   return tuning;

@@ -692,6 +692,7 @@ def no_home(ctx):
         as_nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", *unset, redrive)
         expect_one_line(ctx, ctx.run(*as_nobody, *record_true, cwd="/"), 125, "HOME.*REDRIVE_TRACE_DIR")
         expect_one_line(ctx, ctx.run(*as_nobody, "ls", cwd="/"), 1, "HOME.*REDRIVE_TRACE_DIR")
+        expect_one_line(ctx, ctx.run(*as_nobody[:-1], "HOME=/proc/nonexistent", redrive, *record_true, cwd="/"), 125, "cannot make.*REDRIVE_TRACE_DIR")
         os.chmod(ctx.work, 0o777)
         ctx.expect_status(ctx.run(*as_nobody, "record", "-o", ctx.work / "t", "--", "true", cwd="/"), 0)
         ctx.expect_status(ctx.run(*as_nobody, "replay", ctx.work / "t", "1", cwd="/"), 0)

@@ -261,6 +261,8 @@ def memory(ctx):
     shown = ctx.json(*place, "--memory", f"relay.1:{address:#x}+{length}", "--memory", f"1:{address}+1")["memory"]
     text = ctx.expect_status(ctx.redrive(*place, "--memory", f"1:{address:#x}+{length}"), 0)
     words = bytes.fromhex(shown[0]["hex"])
+    if [memory["unit"] for memory in shown] != [1, 1]:
+        raise Failure(f"{shown}: units have numbers")
     if len(words) != length or shown[1]["hex"] != shown[0]["hex"][:2]:
         raise Failure(f"{shown} for {length} bytes")
     quoted = event["text"].split('"')
