@@ -103,6 +103,8 @@ Result<void> replay_memory_call(const Event& event, Special special, const Stub&
 
 bool may_have_changed(const Event& event, Special special) {
   if (!is_error(event.result)) return false;
+  // No kernel answers this: the call, whose memory was in part the tier's, was refused.
+  if (event.result == -ENODEV) return false;
   switch (special) {
     case Special::mprotect:
       return event.result != -EINVAL;  // that is checked first
