@@ -264,14 +264,15 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
   siginfo_t info{};
   tracer_.get_siginfo(thread.tid, info);
   const bool trapped = stepped && stepped->signal == SIGTRAP;
+  user_regs_struct handler;
   if (!stepped || (trapped && info.si_code != SIGTRAP)) {
     // The thread blocks the signal right now, because a handler runs already: the kernel keeps it, and the thread ran
     // on to here.
     std::get<Thread::User>(thread.state).rewound = false;
-    if (stepped) {
-      control_.run_on(thread);
-    } else {
+    if (!stepped) {
       handler_.handle(thread, *stop);
+    } else if (tracer_.get_regs(thread.tid, handler) && forced_.undo_forced(thread, SIGTRAP, handler)) {
+      control_.run_on(thread);
     }
     return;
   }
@@ -287,12 +288,9 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
     }
     return;
   }
-  user_regs_struct handler;
   if (!control_.get_regs(thread, handler)) return;
   thread.turns.handler_starts(signal, handler.rsp, where == static_cast<uint64_t>(SignalPoint::before_syscall));
-  forced_.read_mask(thread);
-  if (signal == SIGSEGV && (thread.process->segv.flags & SA_RESETHAND)) thread.process->segv.handler = 0;
-  if (signal == SIGILL && (thread.process->ill.flags & SA_RESETHAND)) thread.process->ill.handler = 0;
+  forced_.handler_starts(thread, signal);
   const Memory& memory = thread.process->memory;
   if (const auto& patch = thread.process->vdso_patch) leave_patch(*patch, memory, handler.rsp);
   if (const Gate* gate = thread.process->gate.get()) {
