@@ -113,17 +113,18 @@ void SignalDelivery::handle(Thread& thread, int signal) {
   } else if (signal == SIGCONT) {
     forget_stops(*thread.process);
   }
+  const bool caused = !raised && thread.process->queued.caused_by_instruction(info);  // by an instruction
   std::optional<SignalMasks> known;
   const auto masks = [&]() -> const SignalMasks& {
     if (!known) known = tracer_.signal_masks(thread.process->pid);
     return *known;
   };
-  if (!raised && thread.process->threads > 1 && info.si_code != SI_TKILL && !caused_by_instruction(info)) {
+  if (!raised && thread.process->threads > 1 && info.si_code != SI_TKILL && !caused) {
     note_before_taking(*thread.process);
     TakenSignals& taken = thread.process->taken;
     ++(is_ignored(masks(), signal) ? taken.ignored : taken.others);
   }
-  if (thread.sleeps_in_served_call() && !caused_by_instruction(info)) {
+  if (thread.sleeps_in_served_call() && !caused) {
     gate_stops_.disturb(thread, !is_ignored(masks(), signal), signal);
     return;
   }
@@ -138,11 +139,11 @@ void SignalDelivery::handle(Thread& thread, int signal) {
     control_.resume(thread, thread.is<Thread::Starting>() ? Resume::cont : Resume::to_syscall_exit, signal);
     return;
   }
-  const bool faulted = !raised && caused_by_instruction(info);
-  if (faulted && in_gate(thread, regs.rip) && gate_stops_.leave_after_fault(thread)) return;
-  if (faulted && signal == SIGTRAP && info.si_code == TRAP_TRACE && ends_step(thread, regs)) return;
-  if (faulted && (signal == SIGSEGV || signal == SIGILL) && traps_.answer_instruction(thread, signal, regs)) return;
-  if (faulted) {
+  thread.process->queued.take(info);
+  if (caused && in_gate(thread, regs.rip) && gate_stops_.leave_after_fault(thread)) return;
+  if (caused && signal == SIGTRAP && info.si_code == TRAP_TRACE && ends_step(thread, regs)) return;
+  if (caused && (signal == SIGSEGV || signal == SIGILL) && traps_.answer_instruction(thread, signal, regs)) return;
+  if (caused) {
     deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::fault), MissingMemory::of(info));
     return;
   }

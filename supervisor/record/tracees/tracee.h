@@ -36,6 +36,7 @@
 #include "supervisor/record/tracees/packet_ring.h"
 #include "supervisor/record/tracees/patience.h"
 #include "supervisor/record/tracees/place.h"
+#include "supervisor/record/tracees/queued_to_self.h"
 #include "supervisor/record/tracees/shared_mappings.h"
 #include "supervisor/record/tracees/step_turns.h"
 #include "supervisor/record/tracees/unit_log.h"
@@ -87,6 +88,7 @@ struct Process {
   std::vector<pid_t> copies;                        // for checkpoints: children of it, by the numbers that it sees
   std::vector<pid_t> copies_to_reap;                // those of them that have ended: zombies
   TakenSignals taken;                               // by its threads, if it has several
+  QueuedToSelf queued;
   std::set<pid_t> attached;  // threads that it traces, and whose stop it has not waited for
   // If the process was attached to, or its parent was (NativeState):
   std::shared_ptr<const VdsoPatch> vdso_patch;
