@@ -101,7 +101,9 @@ std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<ui
       return by(SYS_read, after({args[1], args[2]}, moved));
     case SYS_readv:
     case SYS_preadv:
+      return by(SYS_read, after(args[1], args[2], memory, moved));
     case SYS_preadv2:
+      if (args[5] & RWF_NOWAIT) return {};
       return by(SYS_read, after(args[1], args[2], memory, moved));
     case SYS_getrandom:
       if (const auto left = after({args[0], args[1]}, moved))
@@ -110,6 +112,9 @@ std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<ui
     case SYS_write:
       return by(SYS_write, after({args[1], args[2]}, moved));
     case SYS_writev:
+      return by(SYS_write, after(args[1], args[2], memory, moved));
+    case SYS_pwritev2:  // at another position nothing sleeps amid its bytes
+      if (static_cast<int64_t>(args[3]) != -1 || (args[5] & RWF_NOWAIT)) return {};
       return by(SYS_write, after(args[1], args[2], memory, moved));
     case SYS_sendto:
       return by(SYS_sendto, after({args[1], args[2]}, moved), args[3]);
