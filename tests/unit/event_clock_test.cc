@@ -34,6 +34,15 @@ class Recording {
   std::unique_ptr<TraceWriter> writer_;
 };
 
+// Time passes while it is read.
+class PassingTime : public FakeTracer {
+ public:
+  Clock::time_point now() const override {
+    const_cast<PassingTime*>(this)->pass(1us);
+    return FakeTracer::now();
+  }
+};
+
 // A call takes a stamp in a program.
 void take_stamps(GateArena& arena, uint64_t calls) {
   __atomic_fetch_add(&reinterpret_cast<gate::Clock*>(arena.clock().data())->now, calls, __ATOMIC_SEQ_CST);
@@ -139,6 +148,19 @@ TEST_CASE("it is noted when somebody sets the wall clock") {
   CHECK_EQ(at(110).error_ns, 1'000'000'000);
   CHECK_EQ(at(130).unix_ns, wall_ns(130) - 1'000'000'000);
   CHECK_EQ(at(130).error_ns, 0);
+}
+
+TEST_CASE("the wall clock may be set again and again, as a hypervisor does that keeps it right") {
+  Recording recording;
+  PassingTime tracer;
+  tracer.pass(1h);
+  EventClock clock(tracer, recording.writer(), nullptr);
+  for (int i = 0; i < 5; ++i) {
+    tracer.pass(100ms);
+    tracer.wall_clock_ns += 500'000;
+    clock.saw_stop();
+  }
+  CHECK(wall_clock(*recording.trace()).at(since_boot_ns(tracer.now())));
 }
 
 }  // namespace redrive::event_clock_test

@@ -104,7 +104,7 @@ void EventClock::note_wall_clock(uint64_t now_ns) {
   const uint64_t since_ns = read();
   wall_clock_ = WallClockRecord{wall_clock_ ? checked_ns_ : since_ns, since_ns, least + (most - least) / 2, error_ns};
   writer_.add(*wall_clock_);
-  checked_ns_ = now_ns;
+  checked_ns_ = since_ns;
 }
 
 // ---- Looks
