@@ -94,9 +94,9 @@ std::span<const uint8_t> stub_code() {
 }
 
 // The stub program as an open memfd, made once.
-int stub_fd() {
-  static const Fd program = make_tiny_program("redrive-stub", {kGateStart, list_code(), stub_code(), kGateCode, true});
-  return program.get();
+const Result<Fd>& stub_file() {
+  static const auto file = make_tiny_program("redrive-stub", {kGateStart, list_code(), stub_code(), kGateCode, true});
+  return file;
 }
 
 // The two ends of a socket; the first one is ours.
@@ -211,7 +211,7 @@ void limit(const Stub& stub, __rlimit_resource resource, uint64_t most) {
 
 Bytes stub_program() {
   Bytes program(kTinyProgramSize);
-  const ssize_t got = pread(stub_fd(), program.data(), program.size(), 0);
+  const ssize_t got = stub_file() ? pread(stub_file()->get(), program.data(), program.size(), 0) : 0;
   program.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
   return program;
 }
@@ -274,11 +274,11 @@ Result<Stub> Stub::spawn_template(const StubTier& tier) {
 Result<Stub> Stub::spawn_here() { return spawn_by(StubNamespaces::spawn_outside, {}); }
 
 Result<Stub> Stub::spawn_by(Result<pid_t> (*spawn)(int (*body)(void*), void* arg), const StubTier& tier) {
-  if (stub_fd() < 0) return errno_error("cannot make the stub program");
+  if (!stub_file()) return stub_file().error();
   ASSIGN_OR_RETURN(Sockets sockets, make_sockets());
   Stub stub;
   stub.files_ = std::move(sockets.ours);
-  StartingStub starting{stub_fd(), sockets.its.get(), getpid()};
+  StartingStub starting{stub_file()->get(), sockets.its.get(), getpid()};
   const auto spawned = spawn(run_stub, &starting);
   if (!spawned) return Error{"cannot start a stub process: " + spawned.error().message};
   stub.pid_ = *spawned;

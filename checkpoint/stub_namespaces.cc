@@ -45,7 +45,7 @@ redrive_holder_code_end:
   .popsection
 )");
 
-Fd holder_program() {
+Result<Fd> holder_program() {
   constexpr Address kStart = 0x10000, kCode = kStart + 0x100;
   const auto size = static_cast<size_t>(redrive_holder_code_end - redrive_holder_code);
   return make_tiny_program("redrive-namespaces", {kStart, kCode, {redrive_holder_code, size}, kCode, false});
@@ -187,9 +187,9 @@ StubNamespaces::StubNamespaces(std::initializer_list<int> kinds, Arrange& arrang
 }
 
 Result<void> StubNamespaces::make(int kinds, Arrange& arrange) {
-  const Fd program = holder_program();
+  ASSIGN_OR_RETURN(const Fd program, holder_program());
   int ends[2];
-  if (!program || pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot make a program");
+  if (pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
   const Fd input(ends[0]);
   Fd alive(ends[1]);
   Holder holder{program.get(), input.get(), kinds, arrange, std::vector<char>(kStackSize)};

@@ -4,14 +4,20 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "base/assert.h"
 #include "base/page.h"
 
 namespace redrive {
+namespace {
 
-Fd make_tiny_program(const char* name, const TinyProgram& program) {
+constexpr unsigned kExecutable = 0x10;  // MFD_EXEC, since Linux 6.3
+
+}  // namespace
+
+Result<Fd> make_tiny_program(const char* name, const TinyProgram& program) {
   Bytes image(kTinyProgramSize);
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
@@ -41,8 +47,13 @@ Fd make_tiny_program(const char* name, const TinyProgram& program) {
   std::memcpy(image.data(), &header, sizeof header);
   std::memcpy(image.data() + sizeof header, segments, sizeof segments);
   std::memcpy(image.data() + at, program.code.data(), program.code.size());
-  Fd file(memfd_create(name, MFD_CLOEXEC));
-  if (file && ::write(file.get(), image.data(), image.size()) != static_cast<ssize_t>(image.size())) return {};
+  Fd file(memfd_create(name, MFD_CLOEXEC | kExecutable));
+  if (!file && errno == EINVAL) file = Fd(memfd_create(name, MFD_CLOEXEC));
+  if (!file && errno == EACCES) {
+    return Error{"programs in memory are forbidden here (the sysctl vm.memfd_noexec is 2; redrive needs 0 or 1)"};
+  }
+  if (!file || ::write(file.get(), image.data(), image.size()) != static_cast<ssize_t>(image.size()))
+    return errno_error("cannot make a program in memory");
   return file;
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/fd.h"
+#include "base/result.h"
 #include "checkpoint/address_space.h"
 
 namespace redrive {
@@ -16,9 +17,8 @@ struct TinyProgram {
   bool has_writable_page;  // right after the code's page
 };
 
-// The program as an open memfd; an empty Fd, with errno, if the kernel refuses. Its code and headers take at most
-// kTinyProgramSize bytes.
-Fd make_tiny_program(const char* name, const TinyProgram& program);
+// The program as an open memfd. Its code and headers take at most kTinyProgramSize bytes.
+Result<Fd> make_tiny_program(const char* name, const TinyProgram& program);
 inline constexpr size_t kTinyProgramSize = 0x180;
 
 }  // namespace redrive

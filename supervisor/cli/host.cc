@@ -49,6 +49,7 @@ Check kernel() {
 Check tracing() {
   auto stub = Stub::spawn();
   if (stub) return {"ptrace of child processes", true, true, "works"};
+  if (stub_program().empty()) return {"ptrace of child processes", true, false, stub.error().message};
   std::string scope = "unknown";
   std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
   return {"ptrace of child processes", true, false, stub.error().message + " (yama ptrace_scope: " + scope + ")"};

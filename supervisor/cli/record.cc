@@ -105,7 +105,7 @@ Result<std::string> find_program(const std::string& name) {
   }
   if (S_ISDIR(info.st_mode)) return Error{found + ": is a directory", kCannotExecute};
   if (!is_executable_file(found)) return Error{found + ": not executable (see chmod(1))", kCannotExecute};
-  if (would_gain(getpid(), info)) {
+  if (would_gain(getpid(), found, info)) {
     return Error{found +
                  ": set-user-ID and set-group-ID programs can be recorded only by the user and group that they "
                  "run as, because a traced program gains no privileges"};

@@ -85,8 +85,7 @@ ImageDirectory::~ImageDirectory() {
 Result<void> ImageDirectory::write_init() const {
   const std::span code(redrive_init_code, static_cast<size_t>(redrive_init_code_end - redrive_init_code));
   constexpr Address kCode = kLiveGate + 0x100;
-  const Fd program = make_tiny_program("init", {kLiveGate, kCode, code, kCode, false});
-  if (!program) return errno_error("cannot make the program of the first process");
+  ASSIGN_OR_RETURN(const Fd program, make_tiny_program("init", {kLiveGate, kCode, code, kCode, false}));
   std::string content(kTinyProgramSize, '\0');
   if (pread(program.get(), content.data(), content.size(), 0) != static_cast<ssize_t>(content.size())) {
     return errno_error("cannot make the program of the first process");

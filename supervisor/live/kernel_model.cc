@@ -34,7 +34,7 @@ uint64_t birth_flags(const SyscallRow& row, const Event& call, bool returns_late
 
 bool replaces_program(const Event& call) {
   const SyscallRow* const row = find_row(call.number, call.args);
-  return row && executes_program(*row) && call.result == 0;
+  return row && executes_program(*row, call.args) && call.result == 0;
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ Recorder::Recorder(Tracer& tracer, TraceWriter& writer, Policy& policy, const Re
                     copies_),
       preempter_(tracer_, calls_, limits_, arena_.get(), findings_, control_, intervals_, capture_, copies_,
                  checkpointer_, signals_, steps_, turns_),
-      steps_(tracer_, control_, ends_, handler_),
+      steps_(tracer_, control_, forced_, ends_, handler_),
       handover_(tracer_, limits_, control_, steps_, turns_),
       loops_(tracer_, limits_, patching_, control_, served_, steps_, turns_),
       forced_(tracer_, calls_, findings_),

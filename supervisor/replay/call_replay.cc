@@ -85,7 +85,8 @@ Result<Step> CallReplay::enter(RedrivenThread& thread, EventIndex index, const E
       TRY(bear(redriving_, store_, thread, index, event, *row));
     }
   }
-  const bool replaces_program = row && executes_program(*row) && event.kind == EventKind::syscall && event.result == 0;
+  const bool replaces_program =
+      row && executes_program(*row, args) && event.kind == EventKind::syscall && event.result == 0;
   if (verification_ && (event.fatal || replaces_program)) {
     TRY_STEP(verification_->before_last(thread, index, before_syscall(thread.regs)));
   }
@@ -97,9 +98,11 @@ std::optional<std::vector<Span>> CallReplay::equal_inputs(RedrivenThread& thread
                                                           const SyscallRow& row) {
   const Memory& memory = redriving_.unit.memory(thread);
   // A new program's strings lie close together.
-  const Memory strings = executes_program(row) ? Memory::snapshot(memory) : Memory();
-  const Memory& found = executes_program(row) ? strings : memory;
-  auto read = inputs(row, syscall_args(thread.regs), found);
+  const std::array<uint64_t, 6> args = syscall_args(thread.regs);
+  const bool executes = executes_program(row, args);
+  const Memory strings = executes ? Memory::snapshot(memory) : Memory();
+  const Memory& found = executes ? strings : memory;
+  auto read = inputs(row, args, found);
   if (event.in_hash != 0 && hash_spans(read, found, scratch_) != event.in_hash) return std::nullopt;
   return read;
 }
@@ -133,7 +136,7 @@ Result<Step> CallReplay::leave(RedrivenThread& thread, EventIndex index, const E
     if (!redriving_.gates.set_regs(thread, thread.regs)) return errno_error("cannot set registers");
     return Step::as_recorded();
   }
-  if (row && executes_program(*row) && event.result == 0) {
+  if (row && executes_program(*row, args) && event.result == 0) {
     TRY_STEP(effects_.write_memory(thread, index, event));
     redriving_.forget_process(thread.process);
     return Step::as_recorded();

@@ -29,8 +29,9 @@ inline bool is_birth(const SyscallRow& row) {
 }
 
 // Whether its memory is replaced, if the call succeeds (execve(2)).
-inline bool executes_program(const SyscallRow& row) {
-  return row.special == Special::execve || row.special == Special::execveat;
+inline bool executes_program(const SyscallRow& row, const std::array<uint64_t, 6>& args) {
+  constexpr uint64_t kOnlyChecks = 0x10000;  // AT_EXECVE_CHECK
+  return row.special == Special::execve || (row.special == Special::execveat && !(args[4] & kOnlyChecks));
 }
 
 // `memory`: the parent's, at the call's entry or later.

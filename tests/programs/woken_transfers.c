@@ -42,6 +42,10 @@ static ssize_t by_writev(int to) {
   struct iovec parts[3] = {{bytes, 1000}, {bytes + 1000, 300000}, {bytes + 301000, kSize - 301000}};
   return writev(to, parts, 3);
 }
+static ssize_t by_pwritev2(int to) {
+  struct iovec parts[2] = {{bytes, 100000}, {bytes + 100000, kSize - 100000}};
+  return pwritev2(to, parts, 2, -1, 0);
+}
 static ssize_t by_send(int to) { return send(to, bytes, kSize, MSG_NOSIGNAL); }
 static ssize_t by_sendmsg(int to) {
   struct iovec parts[2] = {{bytes, 200000}, {bytes + 200000, kSize - 200000}};
@@ -313,6 +317,7 @@ int main(void) {
   least_of_terminal();
   amid_signals(by_write, 0);
   amid_signals(by_writev, 0);
+  amid_signals(by_pwritev2, 0);
   amid_signals(by_send, 1);
   amid_signals(by_sendmsg, 1);
   amid_signals(by_sendmmsg, 1);

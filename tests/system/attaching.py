@@ -511,6 +511,45 @@ def ended_by_signal(ctx):
     check_report(ctx, ctx.json("replay", ctx.trace, "--all", "--verify"))
 
 
+# Reads the clock all the time, with SIGTRAP ignored, or with all signals blocked and a handler.
+READS_CLOCK = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+static void handle(int signal) { (void)signal; }
+int main(int count, char** arguments) {
+  (void)arguments;
+  sigset_t all;
+  sigfillset(&all);
+  if (count > 1) sigprocmask(SIG_BLOCK, &all, NULL);
+  signal(SIGTRAP, count > 1 ? handle : SIG_IGN);
+  puts("reads");
+  fflush(stdout);
+  for (struct timespec now;;) clock_gettime(CLOCK_MONOTONIC, &now);
+}
+"""
+
+
+@test("attach/stepped_out_of_vdso")
+def stepped_out_of_vdso(ctx):
+    """A thread that runs in the vDSO when it is attached to, or let go, keeps what its process does about SIGTRAP, and its signal mask."""
+    (ctx.work / "reads_clock.c").write_text(READS_CLOCK)
+    ctx.expect_status(ctx.run("gcc", "-O1", "-o", ctx.work / "reads_clock", ctx.work / "reads_clock.c"), 0)
+
+    def kept(pid):
+        return {name: status_of(pid, name) for name in ("SigBlk", "SigIgn", "SigCgt")}
+
+    for arguments in ((), ("blocked",)):
+        process = ctx.start(ctx.work / "reads_clock", *arguments)
+        process.wait_for("reads", ctx.timeout_s)
+        before = kept(process.pid)
+        for _ in range(3):
+            attach(ctx, process.pid, duration="100ms")
+            if kept(process.pid) != before:
+                raise Failure(f"what was {before} is {kept(process.pid)}")
+        process.kill()
+
+
 @test("attach/confined")
 def confined(ctx):
     """A program's filter (seccomp(2)) does not concern the calls that it makes for the recorder; it is applied to its own, and stays."""

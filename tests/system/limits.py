@@ -5,7 +5,7 @@ import pathlib
 import re
 import subprocess
 
-from harness import Failure, Skip, test, workload
+from harness import Failure, Skip, needs, test, workload
 from programs import job_of
 from redriving import check_report, record, units
 
@@ -49,6 +49,30 @@ for name, limits in {
     @test(f"limits/{name}")
     def soft(ctx, limits=limits):
         behaves_as_natively(ctx, limits)
+
+
+@test("limits/memfd_noexec")
+def memfd_noexec(ctx):
+    """Where files in memory are executable only on request, redrive works; where none may be, it says which sysctl forbids that (proc_sys_vm(5))."""
+    needs("unshare")
+    job = job_of(ctx, "fork_tree")
+    job.prepare(ctx.work)
+    redrive = ctx.options.redrive
+
+    def where(value, *command):
+        inside = f'echo {value} > /proc/sys/vm/memfd_noexec || exit 77; exec "$@"'
+        outcome = ctx.run("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", inside, "sh", *command, cwd=ctx.work)
+        if outcome.status == 77 or "unshare failed" in outcome.stderr:
+            raise Skip("the sysctl vm.memfd_noexec cannot be set here")
+        return outcome
+
+    ctx.expect_status(where(1, redrive, "record", "-o", ctx.trace, "--", "./fork_tree"), 0)
+    ctx.expect_status(where(1, redrive, "replay", ctx.trace, "--all", "--verify"), 0)
+    ctx.expect_status(where(1, redrive, "check", "--host"), 0)
+    for words, status in ((("record", "-o", ctx.traces / "none", "--", "./fork_tree"), 125), (("check", "--host"), 1)):
+        outcome = ctx.expect_status(where(2, redrive, *words), status)
+        ctx.expect("vm.memfd_noexec" in outcome.stdout + outcome.stderr, outcome, "does not name the sysctl")
+        ctx.expect("yama" not in outcome.stdout, outcome, "names another reason, too")
 
 
 for name, (limit, words) in {

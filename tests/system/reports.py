@@ -376,6 +376,21 @@ def setuid(ctx):
         ctx.expect(("set-user-ID program" in outcome.stderr) == named, outcome, f"owner {owner}: named or not")
 
 
+@test("reports/setuid_without_effect")
+def setuid_without_effect(ctx):
+    """Where the kernel gives no privileges, none are said to be missing: the owner has no number in the user namespace; the file system is mounted so."""
+    needs("unshare", "mount")
+    if not is_root() or ctx.run("unshare", "-Urm", "true").status != 0:
+        raise Skip("not root, or no user namespaces here")
+    shutil.copy("/bin/true", ctx.work / "setuid")
+    os.chown(ctx.work / "setuid", 65534, 65534)
+    (ctx.work / "setuid").chmod(0o4755)
+    for name, inside in (("unmapped", "unshare -Ur ./setuid"), ("nosuid", 'mount --bind . . && mount -o remount,bind,nosuid . && cd "$PWD" && ./setuid')):
+        outcome = ctx.redrive("record", "-o", ctx.traces / name, "--", "unshare", "-m", "sh", "-c", inside, cwd=ctx.work)
+        ctx.expect_status(outcome, 0)
+        ctx.expect("set-user-ID" not in outcome.stderr, outcome, f"{inside}: names the program")
+
+
 # Exits with 7, by a call of 32-bit programs.
 FOREIGN_PROGRAM = ".globl _start\n_start: mov $1, %eax\nmov $7, %ebx\nint $0x80\n"
 

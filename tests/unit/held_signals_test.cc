@@ -347,6 +347,24 @@ TEST_CASE("the mask of a thread that runs is put back when it has stopped") {
   CHECK_EQ(held.thread->signal_mask, 0);
 }
 
+TEST_CASE("a thread that is led to a trap does not block SIGTRAP on its way") {
+  Held held;
+  const auto& mask = held.thread->signal_mask;
+  held.thread->signal_mask = bit_of(SIGTERM);
+  held.signals.keep_off_up_to_trap(held.tracer, kTid);
+  CHECK_EQ(mask, bit_of(SIGTERM));
+  held.thread->signal_mask = bit_of(SIGTERM) | bit_of(SIGTRAP);
+  held.signals.keep_off_up_to_trap(held.tracer, kTid);
+  CHECK_EQ(mask, bit_of(SIGTERM));
+  held.signals.let_come(held.tracer, kTid);
+  CHECK_EQ(mask, bit_of(SIGTERM) | bit_of(SIGTRAP));
+  held.hold(SIGALRM);
+  held.signals.keep_off_up_to_trap(held.tracer, kTid);
+  CHECK_EQ(mask, bit_of(SIGTERM) | bit_of(SIGALRM));
+  held.signals.let_come(held.tracer, kTid);
+  CHECK_EQ(mask, bit_of(SIGTERM) | bit_of(SIGTRAP));
+}
+
 TEST_CASE("a thread that makes calls for the recorder has all signals blocked but those that instructions cause") {
   Held held;
   held.thread->signal_mask = bit_of(SIGSEGV);

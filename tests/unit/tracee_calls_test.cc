@@ -103,6 +103,26 @@ TEST_CASE("several calls with the tier's code") {
   CHECK_FALSE(killed.calls.make(**arena, killed.caller(), killed.base, {{SYS_close, {3}}}));
 }
 
+TEST_CASE("a thread that blocks SIGTRAP does not while it is stepped out of a range, and has its mask then") {
+  FakeTracer tracer;
+  FakeTracer::Tracee& tracee = tracer.add(kTid, {Interrupted{}, SignalStop{SIGTRAP}, SignalStop{SIGTRAP}});
+  tracer.wait(kTid);
+  tracee.siginfo.si_code = TRAP_TRACE;
+  tracee.regs.rip = kInstruction;
+  tracee.signal_mask = bit_of(SIGTRAP) | bit_of(SIGTERM);
+  HeldSignals signals;
+  TraceeCalls calls(tracer, [&](pid_t tid) {
+    CHECK_EQ(tracee.signal_mask & bit_of(SIGTRAP), 0);
+    const auto stop = tracer.wait(tid);
+    tracee.regs.rip += 0x80;
+    return stop;
+  });
+  CHECK(calls.step_out({kTid, signals}, Memory(), {kInstruction, kInstruction + 0x100}, kInstruction));
+  CHECK_EQ(tracee.regs.rip, kInstruction + 0x100);
+  CHECK_EQ(tracee.signal_mask, bit_of(SIGTRAP) | bit_of(SIGTERM));
+  CHECK(signals.empty());
+}
+
 TEST_CASE("a syscall instruction in the vDSO") {
   Bytes code(2 * kPageSize, 0x90);
   const auto memory = Memory::open(getpid());

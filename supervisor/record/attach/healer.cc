@@ -169,7 +169,7 @@ Result<void> Healer::heal(Tracer& tracer, TraceeCalls& calls, pid_t pid, const s
     regs = after_restart(regs);
     regs.orig_rax = ~0ull;
     tracer.set_regs(tid, regs);
-    TRY(calls.step_out({tid, held}, patch.range()));
+    TRY(calls.step_out({tid, held}, memory, patch.range(), patch.syscall_instruction()));
   }
   if (!patch.undo(memory)) return Error{"its vDSO cannot be written to"};
   TRY(restore_instructions(pid, memory));

@@ -9,24 +9,30 @@
 namespace redrive {
 namespace {
 
-constexpr uint64_t kIgnore = 1;  // SIG_IGN
-
-constexpr uint64_t kRedZone = 128;  // below the stack pointer
-
-constexpr uint64_t kSetSize = sizeof(uint64_t);
-
-// Null if the signal is not one that is forced for an instruction that is answered.
-SignalAction* action_of(Process& process, int signal) {
-  if (signal == SIGSEGV) return &process.segv;
-  return signal == SIGILL ? &process.ill : nullptr;
+const char* name_of(int signal) {
+  if (signal == SIGSEGV) return "SIGSEGV";
+  return signal == SIGILL ? "SIGILL" : "SIGTRAP";
 }
 
 }  // namespace
 
+SignalAction* ForcedSignals::action_of(Process& process, int signal) {
+  switch (signal) {
+    case SIGSEGV:
+      return &process.segv;
+    case SIGILL:
+      return &process.ill;
+    case SIGTRAP:
+      return &process.trap;
+    default:
+      return nullptr;
+  }
+}
+
 void ForcedSignals::inherit(Thread& thread) {
   const SignalMasks masks = tracer_.signal_masks(thread.tid);
   thread.blocked = masks.blocked;
-  for (const int signal : {SIGSEGV, SIGILL}) {
+  for (const int signal : kForced) {
     *action_of(*thread.process, signal) = {masks.ignored & bit_of(signal) ? kIgnore : 0, 0, 0, 0};
   }
 }
@@ -63,6 +69,12 @@ void ForcedSignals::has_asked(Thread& thread) {
 
 void ForcedSignals::read_mask(Thread& thread) { tracer_.get_signal_mask(thread.tid, thread.blocked); }
 
+void ForcedSignals::handler_starts(Thread& thread, int signal) {
+  read_mask(thread);
+  SignalAction* const action = action_of(*thread.process, signal);
+  if (action && (action->flags & SA_RESETHAND)) action->handler = 0;
+}
+
 bool ForcedSignals::undo_forced(Thread& thread, int signal, const user_regs_struct& regs) {
   const uint64_t bit = bit_of(signal);
   const SignalAction action = *action_of(*thread.process, signal);
@@ -73,21 +85,22 @@ bool ForcedSignals::undo_forced(Thread& thread, int signal, const user_regs_stru
     mask |= bit;
     tracer_.set_signal_mask(thread.tid, mask);
   }
-  if (action.handler == 0 || (!blocked && action.handler != kIgnore)) return true;
+  return action.handler == 0 || (!blocked && action.handler != kIgnore) || put_back(thread, signal, regs);
+}
+
+bool ForcedSignals::undo_trap(Thread& thread, const user_regs_struct& regs) {
+  return thread.process->trap.handler != kIgnore || put_back(thread, SIGTRAP, regs);
+}
+
+bool ForcedSignals::put_back(Thread& thread, int signal, const user_regs_struct& regs) {
   const Memory& memory = thread.process->memory;
   const Address instruction = vdso_syscall(memory, vdso_address(thread.process->shown_as()));
-  const Address at = (regs.rsp - kRedZone - sizeof action) & ~Address{15};
-  SignalAction covered{};
-  if (!instruction || !memory.get(at, covered) || !memory.put(at, action)) {
-    findings_.add_unsure(*thread.process->unit, "the handler of " +
-                                                    std::string(signal == SIGILL ? "SIGILL" : "SIGSEGV") +
-                                                    " was lost to an instruction that the recorder answers");
-    return true;
-  }
-  const auto done = calls_.call_at(caller_of(thread), instruction, regs, SYS_rt_sigaction,
-                                   {static_cast<uint64_t>(signal), at, 0, kSetSize});
-  if (!done) return false;
-  memory.put(at, covered);
+  const SignalAction& action = *action_of(*thread.process, signal);
+  if (instruction && calls_.set_action(caller_of(thread), memory, instruction, regs, signal, action)) return true;
+  user_regs_struct now;
+  if (!tracer_.get_regs(thread.tid, now)) return false;
+  findings_.add_unsure(*thread.process->unit, std::string("the handler of ") + name_of(signal) +
+                                                  " was lost to an instruction that the recorder answers");
   return true;
 }
 

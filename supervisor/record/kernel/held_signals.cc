@@ -94,14 +94,18 @@ std::optional<siginfo_t> HeldSignals::arrived(int signal) {
   return info;
 }
 
-void HeldSignals::keep_off(Tracer& tracer, pid_t tid, int ignored) {
+void HeldSignals::keep_off(Tracer& tracer, pid_t tid, int ignored) { block(tracer, tid, to_keep(ignored)); }
+
+void HeldSignals::keep_off_up_to_trap(Tracer& tracer, pid_t tid) { block(tracer, tid, to_keep(0), bit_of(SIGTRAP)); }
+
+uint64_t HeldSignals::to_keep(int ignored) {
   uint64_t kept = ignored ? bit_of(ignored) : 0, to_come = kCausedByInstructions;
   for (const siginfo_t& info : held_) {
     (stops_the_group(info.si_signo) || is_queued(info) ? to_come : kept) |= bit_of(info.si_signo);
   }
   for (const Raised& raised : raised_) to_come |= bit_of(raised.carrier);
   kept_ = kept & ~to_come;
-  block(tracer, tid, kept_);
+  return kept_;
 }
 
 std::optional<uint64_t> HeldSignals::keep_off_birth(Tracer& tracer, pid_t tid) {
@@ -109,11 +113,12 @@ std::optional<uint64_t> HeldSignals::keep_off_birth(Tracer& tracer, pid_t tid) {
   return mask_;
 }
 
-void HeldSignals::block(Tracer& tracer, pid_t tid, uint64_t signals) {
+void HeldSignals::block(Tracer& tracer, pid_t tid, uint64_t signals, uint64_t unblocked) {
   uint64_t own = 0;
-  if (signals == 0 || !tracer.get_signal_mask(tid, own)) return;
+  if ((signals | unblocked) == 0 || !tracer.get_signal_mask(tid, own)) return;
+  if (signals == 0 && (own & unblocked) == 0) return;
   if (!mask_) mask_ = own;
-  tracer.set_signal_mask(tid, own | signals);
+  tracer.set_signal_mask(tid, (own | signals) & ~unblocked);
 }
 
 void HeldSignals::let_come(Tracer& tracer, pid_t tid) {

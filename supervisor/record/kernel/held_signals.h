@@ -63,6 +63,8 @@ class HeldSignals {
   // The thread, which is stopped in user code, is about to run on to its next event: signals that are held for it stay
   // with the kernel from now on, and so does `ignored`, which came although nothing is to be done about it (0: none).
   void keep_off(Tracer& tracer, pid_t tid, int ignored = 0);
+  // The same, but the thread will be stopped by a trap: SIGTRAP is not blocked, or the kernel would force it.
+  void keep_off_up_to_trap(Tracer& tracer, pid_t tid);
   // The thread has come to its event, which is a call that creates a thread or a process. Such a call does nothing
   // while a signal is pending (copy_process(), kernel/fork.c), so what was kept off on the way stays with the kernel
   // during the call as well. Returns the thread's own mask if it differs from the current one: what is created inherits
@@ -88,9 +90,11 @@ class HeldSignals {
   std::deque<Raised> raised_;
   Clock::time_point since_{};
   uint64_t kept_ = 0;             // those that were kept off since the thread last ran on, as in SignalMasks
-  std::optional<uint64_t> mask_;  // the thread's own, while some are kept off
+  std::optional<uint64_t> mask_;  // the thread's own, while it has another one
 
-  void block(Tracer& tracer, pid_t tid, uint64_t signals);
+  // What is to be kept off when the thread runs on.
+  uint64_t to_keep(int ignored);
+  void block(Tracer& tracer, pid_t tid, uint64_t signals, uint64_t unblocked = 0);
   bool send(Tracer& tracer, pid_t pid, pid_t tid, const siginfo_t& info, uint64_t blocked);
   // What was raised while the thread blocked it may have been taken without a stop (sigtimedwait(2), signalfd(2)).
   void forget_taken(Tracer& tracer, pid_t tid);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <linux/capability.h>
 #include <linux/xattr.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -32,6 +33,23 @@ std::vector<pid_t> numbers_in(const ProcValues& status, std::string_view name) {
   std::vector<pid_t> numbers;
   for (pid_t number = 0; text >> number;) numbers.push_back(number);
   return numbers;
+}
+
+// Whether its programs are executed without the privileges that they would give (mount(2), MS_NOSUID).
+bool grants_nothing(const std::string& file) {
+  struct statvfs mounted {};
+  return statvfs(file.c_str(), &mounted) == 0 && (mounted.f_flag & ST_NOSUID);
+}
+
+// Whether a user or group, as this process sees it, has a number in the process's user namespace. `map`: the file with
+// these numbers (user_namespaces(7)).
+bool maps(pid_t pid, const char* map, uint64_t id) {
+  if (proc_namespace(pid, "user") == proc_namespace(getpid(), "user")) return true;
+  std::istringstream ranges(read_briefly(proc_path(pid, map)));
+  for (uint64_t inside = 0, outside = 0, count = 0; ranges >> inside >> outside >> count;) {
+    if (id >= outside && id - outside < count) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -77,16 +95,18 @@ Fd pidfd_of_thread(pid_t tid) {
 
 bool sleeps(pid_t tid) { return proc_status(tid).text("State").starts_with('S'); }
 
-bool would_gain(pid_t pid, const struct stat& file) {
+bool would_gain(pid_t pid, const std::string& file, const struct stat& info) {
+  constexpr mode_t kGroup = S_ISGID | S_IXGRP;
+  const bool sets_user = info.st_mode & S_ISUID, sets_group = (info.st_mode & kGroup) == kGroup;
+  if (!sets_user && !sets_group) return false;
   const ProcValues status = proc_status(pid);
   const auto effective = [&](std::string_view name) {
     std::istringstream numbers{std::string(status.text(name))};
     uint64_t real = 0, used = 0;
     return numbers >> real >> used ? used : ~0ull;
   };
-  constexpr mode_t kGroup = S_ISGID | S_IXGRP;
-  return ((file.st_mode & S_ISUID) && effective("Uid") != file.st_uid) ||
-         ((file.st_mode & kGroup) == kGroup && effective("Gid") != file.st_gid);
+  const bool gains = (sets_user && effective("Uid") != info.st_uid) || (sets_group && effective("Gid") != info.st_gid);
+  return gains && !grants_nothing(file) && maps(pid, "uid_map", info.st_uid) && maps(pid, "gid_map", info.st_gid);
 }
 
 bool would_gain_capabilities(pid_t pid, const std::string& file) {
@@ -97,6 +117,7 @@ bool would_gain_capabilities(pid_t pid, const std::string& file) {
   const uint64_t permitted = word(granted.data[0].permitted, granted.data[1].permitted);
   const uint64_t inheritable = word(granted.data[0].inheritable, granted.data[1].inheritable);
   const ProcValues status = proc_status(pid);
+  if (grants_nothing(file)) return false;
   const uint64_t gets = (permitted & status.number("CapBnd", 16)) | (inheritable & status.number("CapInh", 16));
   return gets & ~status.number("CapPrm", 16);
 }

@@ -40,8 +40,9 @@ int exit_signal(pid_t pid);
 Fd pidfd_of_thread(pid_t tid);
 // Whether it sleeps in the kernel, and a signal could wake it.
 bool sleeps(pid_t tid);
-// Whether executing the file would give it another user or group than it has (execve(2)).
-bool would_gain(pid_t pid, const struct stat& file);
+// Whether executing the file, which is described by `info`, would give it another user or group than it has
+// (execve(2)).
+bool would_gain(pid_t pid, const std::string& file, const struct stat& info);
 // Whether executing the file would give it capabilities that it does not have (capabilities(7), File capabilities).
 bool would_gain_capabilities(pid_t pid, const std::string& file);
 // Whether this process may look into processes of other users (CAP_SYS_PTRACE).

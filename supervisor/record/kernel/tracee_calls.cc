@@ -1,14 +1,48 @@
 #include "supervisor/record/kernel/tracee_calls.h"
 
+#include <sys/syscall.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
 
+#include "base/bytes.h"
 #include "checkpoint/address_space.h"
 #include "supervisor/record/front/lifeline.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
+namespace {
+
+constexpr uint64_t kRedZone = 128;  // below the stack pointer
+constexpr uint64_t kSetSize = sizeof(uint64_t);
+
+// Bytes of a thread's stack that it does not use. They are put back in the end.
+class StackPiece {
+ public:
+  StackPiece(const Memory& memory, Address sp, size_t size)
+      : memory_(memory), at_((sp - kRedZone - size) & ~Address{15}), covered_(size) {
+    readable_ = memory.read(at_, covered_.data(), size);
+  }
+  ~StackPiece() {
+    if (readable_) memory_.write(at_, covered_.data(), covered_.size());
+  }
+  StackPiece(const StackPiece&) = delete;
+  StackPiece& operator=(const StackPiece&) = delete;
+
+  bool readable() const { return readable_; }
+  Address at() const { return at_; }
+
+ private:
+  const Memory& memory_;
+  Address at_;
+  Bytes covered_;
+  bool readable_ = false;
+};
+
+Error stack_unreadable() { return Error{"its stack cannot be read"}; }
+
+}  // namespace
 
 Address vdso_syscall(const Memory& memory, Address vdso) {
   if (!vdso) return 0;
@@ -30,6 +64,7 @@ Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, 
   regs.rip = instruction;
   regs.rax = static_cast<uint64_t>(number);
   regs.orig_rax = ~0ull;
+  regs.cs = kCodeSegment, regs.ss = kStackSegment;  // the thread may be running code of another size
   int index = 0;
   for (const uint64_t arg : args) syscall_arg(regs, index++) = arg;
   const uint64_t own = block_signals(tracer_, caller.tid);
@@ -62,21 +97,61 @@ Result<int64_t> TraceeCalls::call_at(const Caller& caller, Address instruction, 
   return static_cast<int64_t>(regs.rax);
 }
 
-Result<void> TraceeCalls::step_out(const Caller& caller, const AddressRange& range) {
+Result<SignalAction> TraceeCalls::action(const Caller& caller, const Memory& memory, Address instruction,
+                                         const user_regs_struct& base, int signal) {
+  SignalAction action;
+  const StackPiece piece(memory, base.rsp, sizeof action);
+  if (!piece.readable()) return stack_unreadable();
+  TRY(call_at(caller, instruction, base, SYS_rt_sigaction, {static_cast<uint64_t>(signal), 0, piece.at(), kSetSize}));
+  if (!memory.get(piece.at(), action)) return Error{"the program was killed"};
+  return action;
+}
+
+Result<void> TraceeCalls::set_action(const Caller& caller, const Memory& memory, Address instruction,
+                                     const user_regs_struct& base, int signal, const SignalAction& action) {
+  const StackPiece piece(memory, base.rsp, sizeof action);
+  if (!piece.readable() || !memory.put(piece.at(), action)) return stack_unreadable();
+  TRY(call_at(caller, instruction, base, SYS_rt_sigaction, {static_cast<uint64_t>(signal), piece.at(), 0, kSetSize}));
+  return {};
+}
+
+Result<void> TraceeCalls::ignore_again(const Caller& caller, const Memory& memory, Address instruction, int signal) {
+  user_regs_struct regs;
+  if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
+  ASSIGN_OR_RETURN(SignalAction now, action(caller, memory, instruction, regs, signal));
+  now.handler = kIgnore;
+  return set_action(caller, memory, instruction, regs, signal, now);
+}
+
+Result<void> TraceeCalls::step_out(const Caller& caller, const Memory& memory, const AddressRange& range,
+                                   Address instruction) {
   constexpr int kMostSteps = 100'000;
-  for (int step = 0; step < kMostSteps; ++step) {
+  bool ignored = false;
+  for (int steps = 0; steps < kMostSteps; ++steps) {
     user_regs_struct regs;
     if (!tracer_.get_regs(caller.tid, regs)) return Error{"the program was killed"};
-    if (regs.rip < range.start || regs.rip >= range.end) return {};
-    const uint64_t own = block_signals(tracer_, caller.tid);
-    tracer_.resume(caller.tid, Resume::step);
-    const auto stop = wait_(caller.tid);
-    if (!stop) return Error{"the program was killed"};
-    tracer_.set_signal_mask(caller.tid, own);
-    const auto* const signalled = std::get_if<SignalStop>(&*stop);
-    if (signalled && signalled->signal != SIGTRAP) hold(caller, *stop);
+    const bool out = regs.rip < range.start || regs.rip >= range.end;
+    if (out && ignored) return ignore_again(caller, memory, instruction, SIGTRAP);
+    if (out) return {};
+    if (steps == 0) ignored = tracer_.signal_masks(caller.tid).ignored & bit_of(SIGTRAP);
+    TRY(step(caller));
   }
   return Error{"a thread does not come out of its vDSO"};
+}
+
+// The kernel takes the handler away from a thread that blocks SIGTRAP (force_sig(), kernel/signal.c).
+Result<void> TraceeCalls::step(const Caller& caller) {
+  const uint64_t own = block_signals(tracer_, caller.tid);
+  if (own & bit_of(SIGTRAP)) tracer_.set_signal_mask(caller.tid, (own | ~kCausedByInstructions) & ~bit_of(SIGTRAP));
+  tracer_.resume(caller.tid, Resume::step);
+  const auto stop = wait_(caller.tid);
+  if (!stop) return Error{"the program was killed"};
+  tracer_.set_signal_mask(caller.tid, own);
+  siginfo_t info{};
+  const bool trapped =
+      *stop == Stop{SignalStop{SIGTRAP}} && tracer_.get_siginfo(caller.tid, info) && caused_by_instruction(info);
+  if (!trapped) hold(caller, *stop);
+  return {};
 }
 
 Result<user_regs_struct> TraceeCalls::make_from(GateArena& arena, const Caller& caller, const user_regs_struct& base,

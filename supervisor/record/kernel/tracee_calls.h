@@ -37,8 +37,15 @@ class TraceeCalls {
   // the call's result. `born`: as below.
   Result<int64_t> call_at(const Caller& caller, Address instruction, const user_regs_struct& base, long number,
                           std::initializer_list<uint64_t> args, pid_t* born = nullptr);
-  // Has the thread run on, one instruction after the other, until it is outside of this range.
-  Result<void> step_out(const Caller& caller, const AddressRange& range);
+  // The same for rt_sigaction(2): what the thread's process does about a signal, and to change that. `memory`: the
+  // thread's.
+  Result<SignalAction> action(const Caller& caller, const Memory& memory, Address instruction,
+                              const user_regs_struct& base, int signal);
+  Result<void> set_action(const Caller& caller, const Memory& memory, Address instruction, const user_regs_struct& base,
+                          int signal, const SignalAction& action);
+  // Has the thread run on, one instruction after the other, until it is outside of this range, in which there is this
+  // system call instruction. `memory`: the thread's.
+  Result<void> step_out(const Caller& caller, const Memory& memory, const AddressRange& range, Address instruction);
   // Makes these calls, up to the first that fails, in an address space that has the tier's code. Returns the result of
   // the last one. `born` is set to the process that a clone among them has made.
   Result<int64_t> make(GateArena& arena, const Caller& caller, const user_regs_struct& base,
@@ -50,6 +57,10 @@ class TraceeCalls {
 
  private:
   void hold(const Caller& caller, const Stop& stop);
+  // Has the thread execute one instruction.
+  Result<void> step(const Caller& caller);
+  // What the thread's process ignored, and what was forced on the thread, is ignored again.
+  Result<void> ignore_again(const Caller& caller, const Memory& memory, Address instruction, int signal);
 
   Tracer& tracer_;
   Wait wait_;

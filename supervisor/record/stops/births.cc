@@ -114,6 +114,7 @@ void Births::born(Thread& parent, pid_t tid) {
     made.command = process.command;
     made.segv = process.segv;
     made.ill = process.ill;
+    made.trap = process.trap;
     made.stand_ins = process.stand_ins;
     made.vdso_patch = process.vdso_patch;
     made.not_copied = process.not_copied;

@@ -83,6 +83,7 @@ void CallEvents::open_call(Thread& thread, const Memory& memory) {
     thread.call.output_args = thread.call.args;
   }
   forced_.note_asked(thread, memory);
+  thread.process->queued.note(row.number, thread.call.args, memory);
   packet_rings_.note_request(thread, memory);
   thread.call.sending.clear();
   if (row.traffic == Traffic::send) {

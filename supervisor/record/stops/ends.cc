@@ -41,7 +41,7 @@ Thread* executing_in(const Process& process) {
     const Thread& thread = *entry.second;
     const SyscallRow* const row = thread.call.row;
     const bool inside = thread.is<Thread::Syscall>() || thread.is<Thread::Blocked>();
-    return thread.process == &process && inside && row && executes_program(*row);
+    return thread.process == &process && inside && row && executes_program(*row, thread.call.args);
   });
   return found == threads.end() ? nullptr : found->second;
 }

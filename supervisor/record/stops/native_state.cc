@@ -12,6 +12,7 @@
 
 #include "base/procfs.h"
 #include "checkpoint/address_space.h"
+#include "supervisor/record/disguise/forced_signals.h"
 #include "supervisor/record/memory/file_copies.h"
 #include "supervisor/record/placement/placement.h"
 #include "supervisor/record/stops/code_patching.h"
@@ -181,7 +182,8 @@ Result<void> NativeState::take(Process& process) {
 
 // A vDSO whose code is about to change must not be what a thread executes.
 Result<void> NativeState::leave_vdso(Thread& thread) {
-  return calls_.step_out(caller_of(thread), thread.process->vdso_patch->range());
+  const VdsoPatch& vdso = *thread.process->vdso_patch;
+  return calls_.step_out(caller_of(thread), thread.process->memory, vdso.range(), vdso.syscall_instruction());
 }
 
 Result<void> NativeState::take_vdso(Process& process) {
@@ -196,10 +198,12 @@ Result<void> NativeState::take_vdso(Process& process) {
 Result<void> NativeState::read_process(Process& process, Thread& thread) {
   ASSIGN_OR_RETURN(const int64_t brk, call(thread, SYS_brk, {0}));
   process.brk = static_cast<Address>(brk);
-  for (const auto& [signal, action] : {std::pair{SIGSEGV, &process.segv}, std::pair{SIGILL, &process.ill}}) {
-    TRY(call_reading(thread, action, sizeof *action, [&, number = signal](Address memory) {
-      return call(thread, SYS_rt_sigaction, {static_cast<uint64_t>(number), 0, memory, sizeof(uint64_t)});
-    }));
+  const Address instruction = process.vdso_patch->syscall_instruction();
+  user_regs_struct regs;
+  if (!tracer_.get_regs(thread.tid, regs)) return was_killed();
+  for (const int signal : ForcedSignals::kForced) {
+    ASSIGN_OR_RETURN(*ForcedSignals::action_of(process, signal),
+                     calls_.action(caller_of(thread), process.memory, instruction, regs, signal));
   }
   uint8_t descriptor[16] = {};
   ASSIGN_OR_RETURN(const int64_t segments, call_reading(thread, descriptor, sizeof descriptor, [&](Address memory) {

@@ -220,7 +220,7 @@ void Programs::begin_program(Thread& thread) {
     if (PatchPlans::is_code(mapping)) patching_.replace_traps(process, mapping, files.of(mapping), nullptr);
   }
   forced_.inherit(thread);
-  if (has_executable && would_gain(process.pid, info)) {
+  if (has_executable && would_gain(process.pid, executable, info)) {
     const char* const kind = info.st_mode & S_ISUID ? "set-user-ID" : "set-group-ID";
     findings_.count_refusal(unit, fmt::format("the privileges of {} program {}", kind, process.command),
                             "ran without them", false);

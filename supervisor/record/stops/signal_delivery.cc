@@ -113,17 +113,18 @@ void SignalDelivery::handle(Thread& thread, int signal) {
   } else if (signal == SIGCONT) {
     forget_stops(*thread.process);
   }
+  const bool caused = !raised && thread.process->queued.caused_by_instruction(info);  // by an instruction
   std::optional<SignalMasks> known;
   const auto masks = [&]() -> const SignalMasks& {
     if (!known) known = tracer_.signal_masks(thread.process->pid);
     return *known;
   };
-  if (!raised && thread.process->threads > 1 && info.si_code != SI_TKILL && !caused_by_instruction(info)) {
+  if (!raised && thread.process->threads > 1 && info.si_code != SI_TKILL && !caused) {
     note_before_taking(*thread.process);
     TakenSignals& taken = thread.process->taken;
     ++(is_ignored(masks(), signal) ? taken.ignored : taken.others);
   }
-  if (thread.sleeps_in_served_call() && !caused_by_instruction(info)) {
+  if (thread.sleeps_in_served_call() && !caused) {
     gate_stops_.disturb(thread, !is_ignored(masks(), signal), signal);
     return;
   }
@@ -138,11 +139,11 @@ void SignalDelivery::handle(Thread& thread, int signal) {
     control_.resume(thread, thread.is<Thread::Starting>() ? Resume::cont : Resume::to_syscall_exit, signal);
     return;
   }
-  const bool faulted = !raised && caused_by_instruction(info);
-  if (faulted && in_gate(thread, regs.rip) && gate_stops_.leave_after_fault(thread)) return;
-  if (faulted && signal == SIGTRAP && info.si_code == TRAP_TRACE && ends_step(thread, regs)) return;
-  if (faulted && (signal == SIGSEGV || signal == SIGILL) && traps_.answer_instruction(thread, signal, regs)) return;
-  if (faulted) {
+  thread.process->queued.take(info);
+  if (caused && in_gate(thread, regs.rip) && gate_stops_.leave_after_fault(thread)) return;
+  if (caused && signal == SIGTRAP && info.si_code == TRAP_TRACE && ends_step(thread, regs)) return;
+  if (caused && (signal == SIGSEGV || signal == SIGILL) && traps_.answer_instruction(thread, signal, regs)) return;
+  if (caused) {
     deliver(thread, signal, regs, static_cast<uint64_t>(SignalPoint::fault), MissingMemory::of(info));
     return;
   }
@@ -264,14 +265,15 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
   siginfo_t info{};
   tracer_.get_siginfo(thread.tid, info);
   const bool trapped = stepped && stepped->signal == SIGTRAP;
+  user_regs_struct handler;
   if (!stepped || (trapped && info.si_code != SIGTRAP)) {
     // The thread blocks the signal right now, because a handler runs already: the kernel keeps it, and the thread ran
     // on to here.
     std::get<Thread::User>(thread.state).rewound = false;
-    if (stepped) {
-      control_.run_on(thread);
-    } else {
+    if (!stepped) {
       handler_.handle(thread, *stop);
+    } else if (tracer_.get_regs(thread.tid, handler) && forced_.undo_forced(thread, SIGTRAP, handler)) {
+      control_.run_on(thread);
     }
     return;
   }
@@ -287,12 +289,9 @@ void SignalDelivery::deliver(Thread& thread, int signal, const user_regs_struct&
     }
     return;
   }
-  user_regs_struct handler;
   if (!control_.get_regs(thread, handler)) return;
   thread.turns.handler_starts(signal, handler.rsp, where == static_cast<uint64_t>(SignalPoint::before_syscall));
-  forced_.read_mask(thread);
-  if (signal == SIGSEGV && (thread.process->segv.flags & SA_RESETHAND)) thread.process->segv.handler = 0;
-  if (signal == SIGILL && (thread.process->ill.flags & SA_RESETHAND)) thread.process->ill.handler = 0;
+  forced_.handler_starts(thread, signal);
   const Memory& memory = thread.process->memory;
   if (const auto& patch = thread.process->vdso_patch) leave_patch(*patch, memory, handler.rsp);
   if (const Gate* gate = thread.process->gate.get()) {

@@ -11,12 +11,13 @@ namespace redrive {
 
 class ThreadControl;
 class Ends;
+class ForcedSignals;
 class StopHandler;
 
 class Steps {
  public:
-  Steps(Tracer& tracer, ThreadControl& control, Ends& ends, StopHandler& handler)
-      : tracer_(tracer), control_(control), ends_(ends), handler_(handler) {}
+  Steps(Tracer& tracer, ThreadControl& control, ForcedSignals& forced, Ends& ends, StopHandler& handler)
+      : tracer_(tracer), control_(control), forced_(forced), ends_(ends), handler_(handler) {}
 
   // What the thread is about to execute there; as in supervisor/tier/stepping.h.
   InstructionAt instruction_at(const Thread& thread, Address ip);
@@ -27,13 +28,14 @@ class Steps {
   bool run_to(Thread& thread, Address ip, user_regs_struct& regs, bool& handled);
 
  private:
-  // Lets it run until it stops, and says why it did. Nothing if it was killed.
-  std::optional<Stop> run(Thread& thread, Resume how);
-  // Handles a stop that was no trap. Returns whether it was none.
-  bool handle_other(Thread& thread, const std::optional<Stop>& stop);
+  // Lets it run until it stops. True if that is a trap of the recorder's. Otherwise `other` is its stop; nothing if it
+  // was killed.
+  bool run_to_trap(Thread& thread, Resume how, std::optional<Stop>& other);
+  void handle(Thread& thread, const std::optional<Stop>& stop);
 
   Tracer& tracer_;
   ThreadControl& control_;
+  ForcedSignals& forced_;
   Ends& ends_;
   StopHandler& handler_;
   std::optional<InstructionReader> reader_;  // once it was needed

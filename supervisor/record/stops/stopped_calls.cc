@@ -88,11 +88,9 @@ bool leaves_memory(const Thread& thread) {
     case Special::exit:
       return process.threads - (process.leader_exited ? 1 : 0) == 1;
     case Special::exit_group:
-    case Special::execve:
-    case Special::execveat:
       return true;
     default:
-      return false;
+      return executes_program(*thread.call.row, thread.call.args);
   }
 }
 
@@ -105,8 +103,6 @@ const char* unrecordable_program(const Thread& thread) {
   const bool unreadable = access(path.c_str(), X_OK) == 0 && access(path.c_str(), R_OK) != 0;
   return unreadable ? "to execute programs whose files cannot be read" : nullptr;
 }
-
-constexpr uint64_t kOnlyChecks = 0x10000;  // execveat(2), AT_EXECVE_CHECK: nothing is executed
 
 }  // namespace
 
@@ -160,11 +156,7 @@ void StoppedCalls::enter(Thread& thread) {
     answer_call(thread, 0);
     return;
   }
-  if (thread.call.row && thread.call.row->special == Special::execveat && (thread.call.args[4] & kOnlyChecks)) {
-    answer_call(thread, -EINVAL);  // as kernels before 6.14
-    return;
-  }
-  const bool executes = thread.call.row && executes_program(*thread.call.row);
+  const bool executes = thread.call.row && executes_program(*thread.call.row, thread.call.args);
   if (const char* const what = executes ? unrecordable_program(thread) : nullptr) {
     findings_.count_refusal(unit, fmt::format("{}, because redrive lacks CAP_SYS_PTRACE", what),
                             std::string(error_name(EACCES)), false);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/remote.h"
+#include "base/signals.h"
 #include "checkpoint/address_space.h"
 #include "interceptors/channels.h"
 #include "interceptors/syscall_table.h"
@@ -35,6 +36,7 @@
 #include "supervisor/record/tracees/packet_ring.h"
 #include "supervisor/record/tracees/patience.h"
 #include "supervisor/record/tracees/place.h"
+#include "supervisor/record/tracees/queued_to_self.h"
 #include "supervisor/record/tracees/shared_mappings.h"
 #include "supervisor/record/tracees/step_turns.h"
 #include "supervisor/record/tracees/unit_log.h"
@@ -46,10 +48,6 @@ struct Unit;
 struct Thread;
 // The thread that a call names by its number, as its caller sees it; 0 is the caller itself. -1: not known.
 pid_t tid_named(const Thread& caller, uint64_t number);
-// As rt_sigaction(2) takes it.
-struct SignalAction {
-  uint64_t handler = 0, flags = 0, restorer = 0, mask = 0;
-};
 
 // How many signals threads have stopped for that were not sent to them alone.
 struct TakenSignals {
@@ -80,7 +78,7 @@ struct Process {
   bool end_logged = false;
   bool leader_exited = false;  // its end is reported only after the last thread's
   std::string command;
-  SignalAction segv, ill;                           // what it does about SIGSEGV and SIGILL
+  SignalAction segv, ill, trap;                     // what it does about SIGSEGV, SIGILL and SIGTRAP
   std::map<Address, TrappedInstruction> stand_ins;  // where another instruction stands in for one of these
   std::shared_ptr<RecordedGate> gate;               // the in-process tier; null: stops only
   std::shared_ptr<RecordedGate> inherited;          // of a forked child that has not run yet
@@ -90,8 +88,9 @@ struct Process {
   std::vector<pid_t> copies;                        // for checkpoints: children of it, by the numbers that it sees
   std::vector<pid_t> copies_to_reap;                // those of them that have ended: zombies
   TakenSignals taken;                               // by its threads, if it has several
-  std::set<pid_t> attached;                         // threads that it traces, and whose stop it has not waited for
-  std::shared_ptr<const VdsoPatch> vdso_patch;      // null: it has no vDSO, or one whose form is not known
+  QueuedToSelf queued;
+  std::set<pid_t> attached;                     // threads that it traces, and whose stop it has not waited for
+  std::shared_ptr<const VdsoPatch> vdso_patch;  // null: it has no vDSO, or one whose form is not known
   // If the process was attached to, or its parent was (NativeState):
   std::vector<AddressRange> not_copied;  // its children do not get this memory
 

@@ -22,6 +22,7 @@ struct Buffer {
 };
 
 constexpr uint64_t kTakesNoStream = MSG_PEEK | MSG_OOB | MSG_ERRQUEUE;
+constexpr uint64_t kCount = 0xffffffff;      // what the kernel looks at in a number of messages
 constexpr uint64_t kMostBytes = 0x7ffff000;  // that one call transfers (read(2))
 
 std::optional<Buffer> after(const Buffer& buffer, uint64_t moved) {
@@ -82,8 +83,7 @@ std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<ui
   const auto by = [&](int64_t call, const std::optional<Buffer>& left, uint64_t flags = 0) {
     return left ? std::optional(TransferRest{call, {args[0], left->at, left->size, flags}}) : std::nullopt;
   };
-  const auto of_messages = [&]() -> std::optional<TransferRest> {
-    const uint64_t count = std::min<uint64_t>(args[2], UIO_MAXIOV);
+  const auto of_messages = [&](uint64_t count) -> std::optional<TransferRest> {
     if (moved >= count) return {};
     return TransferRest{number, {args[0], args[1] + moved * sizeof(mmsghdr), count - moved, args[3], args[4]}};
   };
@@ -101,7 +101,9 @@ std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<ui
       return by(SYS_read, after({args[1], args[2]}, moved));
     case SYS_readv:
     case SYS_preadv:
+      return by(SYS_read, after(args[1], args[2], memory, moved));
     case SYS_preadv2:
+      if (args[5] & RWF_NOWAIT) return {};
       return by(SYS_read, after(args[1], args[2], memory, moved));
     case SYS_getrandom:
       if (const auto left = after({args[0], args[1]}, moved))
@@ -110,6 +112,9 @@ std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<ui
     case SYS_write:
       return by(SYS_write, after({args[1], args[2]}, moved));
     case SYS_writev:
+      return by(SYS_write, after(args[1], args[2], memory, moved));
+    case SYS_pwritev2:  // at another position nothing sleeps amid its bytes
+      if (static_cast<int64_t>(args[3]) != -1 || (args[5] & RWF_NOWAIT)) return {};
       return by(SYS_write, after(args[1], args[2], memory, moved));
     case SYS_sendto:
       return by(SYS_sendto, after({args[1], args[2]}, moved), args[3]);
@@ -123,10 +128,10 @@ std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<ui
       return by(SYS_recvfrom, after_in_message(args[1], memory, moved), args[2]);
     case SYS_recvmmsg:
       if (!waits_for_messages(args[3], args[4], memory)) return {};
-      return of_messages();
+      return of_messages(args[2] & kCount);
     case SYS_sendmmsg:
       if (const auto left = after_in_last(args[1], memory, moved)) return by(SYS_sendto, left, args[3]);
-      return of_messages();
+      return of_messages(std::min<uint64_t>(args[2] & kCount, UIO_MAXIOV));
     case SYS_sendfile:
       return of_copy(3);
     case SYS_copy_file_range:
