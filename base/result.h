@@ -25,7 +25,8 @@ struct Error {
 };
 
 inline Error errno_error(const std::string& what, int err = errno) {
-  return Error{what + ": " + std::strerror(err), Status::failed};
+  const char* const hint = err == EMFILE ? " (see ulimit -n)" : "";
+  return Error{what + ": " + std::strerror(err) + hint, Status::failed};
 }
 
 template <typename T>

@@ -127,7 +127,7 @@ Result<void> ObjectMaker::keep(ObjectNumber object, int fd) {
 
 Result<void> ObjectMaker::keep(ObjectNumber object, const Fd& fd) {
   made_[object] = fcntl(fd.get(), F_DUPFD_CLOEXEC, first_);
-  if (made_[object] < 0) return errno_error("too many open files (see ulimit -n)");
+  if (made_[object] < 0) return errno_error("cannot keep an object of the recording");
   return {};
 }
 

@@ -6,8 +6,10 @@ import re
 import subprocess
 
 from harness import Failure, Skip, needs, test, workload
+from bad_input import redrive_of_nobody
+from harness import Failure, Skip, test, workload
 from programs import job_of
-from redriving import check_report, record, units
+from redriving import check_report, is_root, record, units
 
 CAP_SYS_RESOURCE = 24
 
@@ -136,6 +138,17 @@ def stack_of_replay(ctx):
     outcome = ctx.expect_status(ctx.run(*within(["-s 2048"], ctx.options.redrive, "replay", "--all", ctx.trace)), 1)
     ctx.expect("cannot grow beyond 2.00 MiB, the hard limit" in outcome.stdout, outcome, "does not say what is too low")
     ctx.expect("divergence in" not in outcome.stderr, outcome, "takes it for a divergence")
+
+
+@test("limits/descriptors_of_replay")
+def descriptors_of_replay(ctx):
+    """Where a replay lacks descriptors that the recording had, it says which limit is too low."""
+    script = "for i in $(seq 40); do sleep 1000 & done; kill $(jobs -p); wait"
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--", "bash", "-c", script, cwd=ctx.work), 0)
+    redrive = redrive_of_nobody(ctx) if is_root() else (ctx.options.redrive,)
+    ctx.run("chmod", "-R", "a+rX", ctx.trace)
+    outcome = ctx.expect_status(ctx.run(*within(["-n 64"], *redrive, "replay", "--all", "--once", ctx.trace)), 1)
+    ctx.expect("Too many open files (see ulimit -n)" in outcome.stdout, outcome, "does not say what is too low")
 
 
 @test("limits/size_of_catalog")
