@@ -5,9 +5,8 @@ import pathlib
 import re
 import subprocess
 
-from harness import Failure, Skip, needs, test, workload
 from bad_input import redrive_of_nobody
-from harness import Failure, Skip, test, workload
+from harness import Failure, Skip, needs, test, workload
 from programs import job_of
 from redriving import check_report, is_root, record, units
 
