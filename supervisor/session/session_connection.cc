@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "supervisor/session/run_directory.h"
@@ -15,15 +18,17 @@ Result<std::unique_ptr<SessionConnection>> SessionConnection::open(const Session
   const Systemd& sd = systemd();
   ASSIGN_OR_RETURN(const UserDirectory directory, UserDirectory::open(session.user));
   ASSIGN_OR_RETURN(Fd socket, directory.connect(session.name));
+  // Not a pipe: without Unix sockets on both sides, libsystemd asserts that the handshake has two lines, and a session
+  // that sends a third one would end the process.
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return errno_error(kCannot);
-  const Fd read_end(ends[0]);
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return errno_error(kCannot);
+  const Fd read_by_bus(ends[0]);
   std::unique_ptr<SessionConnection> made(new SessionConnection(std::move(socket), Fd(ends[1])));
   sd_bus* bus = nullptr;
   TRY(check_systemd(sd.bus_new(&bus), kCannot));
   made->bus_.reset(bus);
   // Both are the bus's own.
-  const int input = fcntl(read_end.get(), F_DUPFD_CLOEXEC, 3);
+  const int input = fcntl(read_by_bus.get(), F_DUPFD_CLOEXEC, 3);
   const int output = fcntl(made->socket_.get(), F_DUPFD_CLOEXEC, 3);
   if (input < 0 || output < 0) {
     Error failed = errno_error(kCannot);
@@ -44,15 +49,18 @@ Result<std::unique_ptr<SessionConnection>> SessionConnection::open(const Session
 }
 
 void SessionConnection::pass_on() {
-  // If the bus has closed its end, the signal of splice(2) (SIGPIPE) would end the process.
-  const bool open = systemd().bus_is_open(bus()) > 0;
+  std::array<char, 16 << 10> buffer;
+  const ssize_t found = recv(socket_.get(), buffer.data(), std::min(buffer.size(), left_), MSG_PEEK);
   const ssize_t passed =
-      open ? splice(socket_.get(), nullptr, pipe_.get(), nullptr, left_, SPLICE_F_NONBLOCK) : ssize_t{0};
+      found > 0 ? send(to_bus_.get(), buffer.data(), static_cast<size_t>(found), MSG_NOSIGNAL) : found;
   if (passed < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (passed > 0) left_ -= static_cast<size_t>(passed);
-  if (passed > 0 && left_ > 0) return;
+  if (passed > 0) {
+    recv(socket_.get(), buffer.data(), static_cast<size_t>(passed), 0);
+    left_ -= static_cast<size_t>(passed);
+    if (left_ > 0) return;
+  }
   readable_.reset();
-  pipe_ = Fd();
+  to_bus_ = Fd();
 }
 
 }  // namespace redrive

@@ -1,6 +1,6 @@
 // A connection to a session's socket, for calls. The session's user may have anybody listen there, who may send
-// anything. So at most kMost bytes are read: D-Bus does not read the socket, but a pipe, and what comes from the socket
-// is passed on into that. When it is too much, the pipe ends, and with it the connection.
+// anything. So at most kMost bytes are read: D-Bus does not read this socket, but one of a pair, and what comes from
+// the session is passed on into the other. When it is too much, the pair ends, and with it the connection.
 #pragma once
 
 #include <cstddef>
@@ -24,11 +24,11 @@ class SessionConnection {
   sd_bus* bus() const { return bus_.get(); }
 
  private:
-  SessionConnection(Fd socket, Fd pipe) : socket_(std::move(socket)), pipe_(std::move(pipe)) {}
+  SessionConnection(Fd socket, Fd to_bus) : socket_(std::move(socket)), to_bus_(std::move(to_bus)) {}
   void pass_on();
 
   Fd socket_;
-  Fd pipe_;  // to be written
+  Fd to_bus_;  // the bus reads the other one
   size_t left_ = kMost;
   Bus bus_;
   EventSource readable_;  // the socket

@@ -631,7 +631,7 @@ def flood(listener):
 def answer(connection):
     try:
         connection.recv(1000)
-        connection.sendall(b'DATA\r\nOK ' + b'0' * 32 + b'\r\n' + header)
+        connection.sendall(b'DATA\r\nOK ' + b'0' * 32 + b'\r\nAGREE_UNIX_FD\r\n' + header)
         for _ in range(100): connection.sendall(bytes(1 << 20))
         time.sleep(1000)
     except OSError:
