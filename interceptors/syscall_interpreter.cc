@@ -156,28 +156,19 @@ uint64_t vector_count(const SyscallRow& row, Args args, int index) {
 
 // The headers of a message call, with their addresses.
 struct Message {
-  Address address = 0;
-  mmsghdr header{};
+  Address address;
+  mmsghdr header;
 };
-
-// How many messages the kernel may look at. Only sendmmsg(2) has a limit.
-uint64_t message_count(ArgKind kind, Args args, int index) {
-  const uint64_t count = args[index + 1] & 0xffffffff;
-  return kind == ArgKind::mmsghdr_in ? std::min(count, kMaxVector) : count;
-}
 
 std::vector<Message> read_messages(const SyscallRow& row, Args args, int index, const Memory& memory) {
   const ArgKind kind = row.args[index].kind;
   const bool many = kind == ArgKind::mmsghdr_in || kind == ArgKind::mmsghdr_out;
-  const uint64_t count = many ? message_count(kind, args, index) : 1;
+  const uint64_t count = many ? std::min(args[index + 1] & 0xffffffff, kMaxVector) : 1;
+  std::vector<mmsghdr> headers(count);
   const size_t stride = many ? sizeof(mmsghdr) : sizeof(msghdr);
-  Bytes headers;
-  if (args[index]) memory.append_some(args[index], count * stride, headers);
-  std::vector<Message> messages(headers.size() / stride);
-  for (size_t i = 0; i < messages.size(); ++i) {
-    messages[i].address = args[index] + i * stride;
-    std::memcpy(&messages[i].header, headers.data() + i * stride, stride);
-  }
+  const size_t got = args[index] ? memory.read_some(args[index], headers.data(), count * stride) / stride : 0;
+  std::vector<Message> messages;
+  for (uint64_t i = 0; i < got; ++i) messages.push_back({args[index] + i * stride, headers[i]});
   return messages;
 }
 
@@ -650,8 +641,7 @@ std::vector<uint64_t> datagram_lengths(const SyscallRow& row, Args args, int64_t
   for (int i = 0; i < 6; ++i) {
     if (row.args[i].kind != ArgKind::mmsghdr_out) continue;
     std::vector<uint64_t> lengths;
-    const uint64_t count = std::min<uint64_t>(result, message_count(ArgKind::mmsghdr_out, args, i));
-    for (uint64_t k = 0; k < count; ++k) {
+    for (uint64_t k = 0; k < std::min<uint64_t>(result, kMaxVector); ++k) {
       lengths.push_back(u32_at(memory, args[i] + k * sizeof(mmsghdr) + offsetof(mmsghdr, msg_len)));
     }
     return lengths;

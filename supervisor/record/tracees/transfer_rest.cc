@@ -22,7 +22,6 @@ struct Buffer {
 };
 
 constexpr uint64_t kTakesNoStream = MSG_PEEK | MSG_OOB | MSG_ERRQUEUE;
-constexpr uint64_t kCount = 0xffffffff;      // what the kernel looks at in a number of messages
 constexpr uint64_t kMostBytes = 0x7ffff000;  // that one call transfers (read(2))
 
 std::optional<Buffer> after(const Buffer& buffer, uint64_t moved) {
@@ -83,7 +82,8 @@ std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<ui
   const auto by = [&](int64_t call, const std::optional<Buffer>& left, uint64_t flags = 0) {
     return left ? std::optional(TransferRest{call, {args[0], left->at, left->size, flags}}) : std::nullopt;
   };
-  const auto of_messages = [&](uint64_t count) -> std::optional<TransferRest> {
+  const auto of_messages = [&]() -> std::optional<TransferRest> {
+    const uint64_t count = std::min<uint64_t>(args[2], UIO_MAXIOV);
     if (moved >= count) return {};
     return TransferRest{number, {args[0], args[1] + moved * sizeof(mmsghdr), count - moved, args[3], args[4]}};
   };
@@ -128,10 +128,10 @@ std::optional<TransferRest> rest_of_transfer(int64_t number, const std::array<ui
       return by(SYS_recvfrom, after_in_message(args[1], memory, moved), args[2]);
     case SYS_recvmmsg:
       if (!waits_for_messages(args[3], args[4], memory)) return {};
-      return of_messages(args[2] & kCount);
+      return of_messages();
     case SYS_sendmmsg:
       if (const auto left = after_in_last(args[1], memory, moved)) return by(SYS_sendto, left, args[3]);
-      return of_messages(std::min<uint64_t>(args[2] & kCount, UIO_MAXIOV));
+      return of_messages();
     case SYS_sendfile:
       return of_copy(3);
     case SYS_copy_file_range:
