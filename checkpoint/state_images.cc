@@ -272,7 +272,7 @@ bool decode_fields(uint64_t first, Decoder& in, UnitState& state) {
       m.file = in.u();
       m.shared_object = in.u();
       m.name = in.str();
-      if (m.end < m.start || m.start % kPageSize || m.end % kPageSize) in.fail();
+      if (m.end < m.start || m.start % kPageSize || m.end % kPageSize || m.file > UINT32_MAX) in.fail();
     }
   }
   state.zero_pages.resize(in.count(2));

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 
+#include "checkpoint/stub.h"
 #include "interceptors/inprocess/spans.h"
 #include "interceptors/patch_window.h"
 #include "supervisor/record/kernel/tracer.h"
@@ -176,6 +177,7 @@ int64_t SimulatedTier::make(const gate::InjectedCall& call, user_regs_struct& re
     case SYS_brk:
       return 0x1000000;
     case SYS_mmap: {
+      if (call.args[0] == kGateStart) return static_cast<int64_t>(kGateStart);
       const auto opened = files_.find(file(call.args[4]));
       if (opened == files_.end()) return -EBADF;
       auto& mapping = call.args[0] == gate::kSlot ? slot_ : clock_;
