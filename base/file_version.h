@@ -27,13 +27,15 @@ inline FileVersion version_of(const struct stat& info) {
 }
 
 // Whether a change from now on gives the file another version: one in the same tick of its file system's clock as the
-// change before does not. FAT's clock ticks every 2 s, those of most others every 4 ms.
+// change before does not. A time of whole seconds may be that of a clock that ticks every 2 s, as FAT's. All others
+// tick every 10 ms at least.
 inline bool is_settled(const FileVersion& version) {
-  constexpr int64_t kCoarsestClock_ns = 2'000'000'000;
+  constexpr int64_t kSecond_ns = 1'000'000'000;
+  const int64_t tick_ns = version.changed_ns % kSecond_ns == 0 ? 2 * kSecond_ns : kSecond_ns / 100;
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   const int64_t age_ns = nanoseconds(now) - version.changed_ns;  // negative if the clock was set back
-  return age_ns > kCoarsestClock_ns || age_ns < -kCoarsestClock_ns;
+  return age_ns > 2 * tick_ns || age_ns < -2 * tick_ns;
 }
 
 }  // namespace redrive
