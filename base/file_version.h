@@ -28,7 +28,7 @@ inline FileVersion version_of(const struct stat& info) {
 
 // Whether a change from now on gives the file another version: one in the same tick of its file system's clock as the
 // change before does not. A time of whole seconds may be that of a clock that ticks every 2 s, as FAT's. All others
-// tick every 10 ms at least.
+// tick at least every 10 ms.
 inline bool is_settled(const FileVersion& version) {
   constexpr int64_t kSecond_ns = 1'000'000'000;
   const int64_t tick_ns = version.changed_ns % kSecond_ns == 0 ? 2 * kSecond_ns : kSecond_ns / 100;

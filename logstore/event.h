@@ -194,8 +194,9 @@ struct Event {
   std::vector<ObjectChange> changes;  // syscall, exit: in this order, before the call's other effects
   std::optional<Receive> receive;
   std::optional<Send> send;  // of a fork that makes a unit: without bytes or channel, for its time
-  // Of a call that failed after it had changed a part of its memory: the length is how much, from its start on, if that
-  // is known. Of an mremap(2) it was moved, and the offset is how much of the target it had unmapped behind that.
+  // If a call failed after it had changed a part of its memory, and it is known which: the length says how many bytes
+  // from its start on. An mremap(2) had moved these, and had unmapped as many bytes of the target after them as the
+  // offset says.
   std::optional<MapSource> map;
   std::optional<RegisterFile> registers;
   UnitId child_unit = 0;          // fork, vfork, clone: the unit born here (0: a thread or process of this unit)

@@ -12,7 +12,7 @@ namespace redrive {
 
 class InFlight {
  public:
-  // Of the last byte of a message (send(2), MSG_OOB).
+  // Whether the last byte of a message is urgent (send(2), MSG_OOB).
   enum class Urgent : uint8_t {
     no,
     yes,     // it can be received

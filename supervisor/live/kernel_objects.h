@@ -124,8 +124,8 @@ struct OpenObject {
   Bytes own_address;             // as getsockname returned it
   std::set<EventRef> datagrams;  // the sends of those that it has received
   std::array<bool, 2> shut{};    // for reading, for writing
-  // Of a type that keeps messages apart: what was sent through it, and the calls that have received one, also the end
-  // of all, in their order.
+  // A socket that keeps messages apart: what was sent through it, and the calls that have received a message, or
+  // learnt that no more will come, in their order.
   std::vector<SentPacket> packets;
   std::vector<EventRef> packet_receipts;
   // eventfd: writes since it was read; timerfd, signalfd: the last setting.

@@ -340,6 +340,14 @@ def expect_end(ctx, outcome, recorded, what):
     ctx.expect(recorded.stdout.endswith(outcome.stdout) and outcome.stdout, outcome, f"{what}: not the end of what was recorded")
 
 
+def live_as_recorded(ctx, script, call, which=-1):
+    """A Python script that lives again where it makes this call prints all that it printed when it was recorded."""
+    recorded = record(ctx, "/usr/bin/python3", "script.py", script_py=script)
+    outcome = live(ctx, f"1@{calls(ctx, '1', rf'^{call}[(]')[which]}")
+    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
+    return outcome
+
+
 @test("live/files")
 def files(ctx):
     """One process with a file that it reads, from several places; its number, output and status are right."""
@@ -689,9 +697,7 @@ for one, other in pairs:
 @test("live/shut")
 def shut(ctx):
     """Ends of socket pairs that were shut down are shut, with what was sent before on its way."""
-    recorded = record(ctx, "/usr/bin/python3", "shut.py", shut_py=SHUT)
-    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getppid[(]')[-1]}")
-    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
+    live_as_recorded(ctx, SHUT, "getppid")
 
 
 @test("live/socket_in_use")
@@ -773,9 +779,7 @@ print(os.read(pipe[0], 9), flush=True)
 @test("live/packets")
 def packets(ctx):
     """Packets come out of socket pairs and pipes as they were sent: one by one, also empty ones, and those that were cut do not come again."""
-    recorded = record(ctx, "/usr/bin/python3", "packets.py", packets_py=PACKETS)
-    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getpgrp[(]')[-1]}")
-    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
+    live_as_recorded(ctx, PACKETS, "getpgrp")
 
 
 @test("live/cut_packets")
@@ -866,9 +870,7 @@ for sender, end in ends: print([receive(end, flags) for flags in (socket.MSG_OOB
 @test("live/urgent")
 def urgent(ctx):
     """An urgent byte (MSG_OOB) that was on its way is one again; reads stop at the place of one that was received."""
-    recorded = record(ctx, "/usr/bin/python3", "urgent.py", urgent_py=URGENT)
-    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getpgrp[(]')[-1]}")
-    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
+    live_as_recorded(ctx, URGENT, "getpgrp")
 
 
 @test("live/deliver_refused")
@@ -936,9 +938,7 @@ print(sorted(name for name in os.listdir('.') if name != 'names.py'), open('seco
 @test("live/names")
 def names(ctx):
     """Files without a name have what they held, those with another one are found by it, and one that was removed since is made anew."""
-    recorded = record(ctx, "/usr/bin/python3", "names.py", names_py=NAMES)
-    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getppid[(]')[10]}")
-    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
+    outcome = live_as_recorded(ctx, NAMES, "getppid", 10)
     ctx.expect("later is missing: it is made anew\n" in outcome.stderr, outcome, "does not say that a file is made anew")
 
 
@@ -990,9 +990,7 @@ print('end', flush=True)
 @test("live/attributes")
 def attributes(ctx):
     """Locks, sizes of pipes, what epoll watches no longer, and what processes have set of themselves are as they were; what is not is said."""
-    recorded = record(ctx, "/usr/bin/python3", "attributes.py", attributes_py=ATTRIBUTES)
-    outcome = live(ctx, f"1@{calls(ctx, '1', r'^getpgrp[(]')[-1]}")
-    ctx.expect(outcome.stdout == recorded.stdout, outcome, f"recorded was {recorded.stdout}")
+    outcome = live_as_recorded(ctx, ATTRIBUTES, "getpgrp")
     ctx.expect("what 1 unit set by fcntl(2), F_SETLKW, is not made again" in outcome.stderr, outcome, "says nothing of a lock by fcntl(2)")
 
 

@@ -115,7 +115,7 @@ Unit* ObjectSharing::unit_to_join_for_change(Thread& thread) {
   if (objects_.all().empty()) return nullptr;
   const Process& process = *thread.process;
   if (row.special == Special::madvise && thread.call.args[2] == MADV_REMOVE) {
-    // Who sees the object is in this unit already, because this process can write to it.
+    // All who see the object are in this unit already, because this process can write to it.
     const auto emptied = mapping_of(process.shown_as(), thread.call.args[0]);
     const MappedObject* const object = emptied ? objects_.find(emptied->device, emptied->inode) : nullptr;
     if (!object) return nullptr;

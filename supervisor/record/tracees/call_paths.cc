@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <climits>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -42,10 +40,7 @@ std::string named_path(const Thread& thread, size_t arg) {
 }
 
 std::string executed_path(const Thread& thread) {
-  const auto& kinds = thread.call.row->args;
-  const auto path =
-      std::find_if(std::begin(kinds), std::end(kinds), [](const auto& arg) { return arg.kind == ArgKind::path; });
-  return named_path(thread, static_cast<size_t>(path - std::begin(kinds)));
+  return named_path(thread, thread.call.row->special == Special::execveat ? 1 : 0);
 }
 
 }  // namespace redrive

@@ -1,4 +1,4 @@
-// Where the files that a thread's call names can be found by the recorder. Nothing is said of whether they exist.
+// Where the recorder finds the files that a thread's call names. They need not exist.
 #pragma once
 
 #include <string>
