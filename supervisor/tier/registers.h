@@ -6,16 +6,29 @@
 #include <sys/user.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/bytes.h"
 #include "base/remote.h"
+#include "checkpoint/address_space.h"
 #include "checkpoint/unit_state.h"
 
 namespace redrive {
 
 // The flag with which a thread traps after each instruction.
 inline constexpr uint64_t kTrapFlag = 0x100;
+
+// Below the stack pointer, what functions may use without moving it (System V ABI for x86-64, the red zone).
+inline constexpr uint64_t kRedZone = 128;
+
+// Below that, where functions have left what they needed that have returned; it may begin in other memory than the
+// stack.
+inline AddressRange unused_stack(Address stack_pointer) {
+  constexpr uint64_t kDeepest = 256 << 10;
+  const Address end = stack_pointer - std::min(stack_pointer, kRedZone);
+  return {end - std::min(end, kDeepest), end};
+}
 
 // Converts the registers at the entry of a system call to those with which the thread is about to execute its syscall
 // instruction.

@@ -12,6 +12,7 @@
 
 #include "base/pass_fd.h"
 #include "checkpoint/stub.h"
+#include "supervisor/record/kernel/stack_piece.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
@@ -41,12 +42,12 @@ Result<std::vector<uint64_t>> TierMapper::hand_over(const Tracee& tracee, Addres
     int ends[2];
     Receiving receiving;
   };
-  constexpr uint64_t kRedZone = 128;
   const Memory& memory = tracee.memory;
-  const Address at = (stack_pointer - kRedZone - sizeof(Scratch)) & ~uint64_t{15};
+  const StackPiece piece(memory, stack_pointer, sizeof(Scratch));
+  const Address at = piece.at();
   std::vector<uint64_t> received;
-  Scratch covered, scratch{};
-  if (!memory.read(at, &covered, sizeof covered)) return received;
+  Scratch scratch{};
+  if (!piece.readable()) return received;
   ASSIGN_OR_RETURN(int64_t result, call(SYS_socketpair, {AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, at}));
   if (result != 0 || !memory.read(at, scratch.ends, sizeof scratch.ends)) return received;
   const Fd end(static_cast<int>(syscall(SYS_pidfd_getfd, tracee.pidfd, scratch.ends[0], 0)));
@@ -66,7 +67,6 @@ Result<std::vector<uint64_t>> TierMapper::hand_over(const Tracee& tracee, Addres
     for (const uint64_t descriptor : std::exchange(received, {})) TRY(call(SYS_close, {descriptor}));
   }
   for (const int socket : scratch.ends) TRY(call(SYS_close, {static_cast<uint64_t>(socket)}));
-  memory.write(at, &covered, sizeof covered);
   return received;
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "supervisor/record/kernel/stack_piece.h"
 #include "supervisor/record/memory/descriptor_info.h"
 #include "supervisor/record/tracees/findings.h"
 #include "supervisor/record/tracees/proc_file.h"
@@ -52,14 +53,14 @@ void AdaptedOpens::replace(Thread& thread, const user_regs_struct& stopped, cons
 // procfs, it is open for writing, too. False if that fails; then the descriptor is as it was.
 bool AdaptedOpens::put(const Thread& thread, uint64_t descriptor, const std::string& text, uint64_t stack,
                        const Call& call) {
-  constexpr uint64_t kRedZone = 128, kRoom = 32;
+  constexpr size_t kRoom = 32;  // for /proc/self/fd/N
   constexpr char kName[] = "status";
   const uint64_t flags = DescriptorInfo::read(thread.tid, descriptor).flags;
   if (flags & (O_ACCMODE | O_PATH)) return true;
   const Memory& memory = thread.process->memory;
-  const Address at = stack - kRedZone - kRoom;
-  char covered[kRoom];
-  if (!memory.read(at, covered, sizeof covered) || !memory.write(at, kName, sizeof kName)) return false;
+  const StackPiece piece(memory, stack, kRoom);
+  const Address at = piece.at();
+  if (!piece.readable() || !memory.write(at, kName, sizeof kName)) return false;
   const int64_t object = call(SYS_memfd_create, {at, 0});
   bool done = false;
   if (!is_error(object)) {
@@ -74,7 +75,6 @@ bool AdaptedOpens::put(const Thread& thread, uint64_t descriptor, const std::str
     if (!is_error(opened)) call(SYS_close, {static_cast<uint64_t>(opened)});
     call(SYS_close, {static_cast<uint64_t>(object)});
   }
-  memory.write(at, covered, sizeof covered);
   return done;
 }
 

@@ -9,38 +9,13 @@
 #include "base/bytes.h"
 #include "checkpoint/address_space.h"
 #include "supervisor/record/front/lifeline.h"
+#include "supervisor/record/kernel/stack_piece.h"
 #include "supervisor/tier/registers.h"
 
 namespace redrive {
 namespace {
 
-constexpr uint64_t kRedZone = 128;  // below the stack pointer
 constexpr uint64_t kSetSize = sizeof(uint64_t);
-
-// Bytes of a thread's stack that it does not use. They are put back in the end.
-class StackPiece {
- public:
-  StackPiece(const Memory& memory, Address sp, size_t size)
-      : memory_(memory), at_((sp - kRedZone - size) & ~Address{15}), covered_(size) {
-    readable_ = memory.read(at_, covered_.data(), size);
-  }
-  ~StackPiece() {
-    if (readable_) memory_.write(at_, covered_.data(), covered_.size());
-  }
-  StackPiece(const StackPiece&) = delete;
-  StackPiece& operator=(const StackPiece&) = delete;
-
-  bool readable() const { return readable_; }
-  Address at() const { return at_; }
-
- private:
-  const Memory& memory_;
-  Address at_;
-  Bytes covered_;
-  bool readable_ = false;
-};
-
-Error stack_unreadable() { return Error{"its stack cannot be read"}; }
 
 }  // namespace
 

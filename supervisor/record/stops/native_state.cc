@@ -13,6 +13,7 @@
 #include "base/procfs.h"
 #include "checkpoint/address_space.h"
 #include "supervisor/record/disguise/forced_signals.h"
+#include "supervisor/record/kernel/stack_piece.h"
 #include "supervisor/record/memory/file_copies.h"
 #include "supervisor/record/placement/placement.h"
 #include "supervisor/record/stops/code_patching.h"
@@ -26,7 +27,6 @@ namespace redrive {
 namespace {
 
 constexpr uint64_t kUnregister = 1;  // RSEQ_FLAG_UNREGISTER
-constexpr uint64_t kRedZone = 128;   // below the stack pointer
 
 // rseq(2).
 struct Area {
@@ -85,13 +85,10 @@ Result<int64_t> NativeState::call_reading(Thread& thread, void* to, size_t size,
   user_regs_struct regs;
   if (!tracer_.get_regs(thread.tid, regs)) return was_killed();
   const Memory& memory = thread.process->memory;
-  const Address at = (regs.rsp - kRedZone - size) & ~Address{15};
-  Bytes covered(size);
-  if (!memory.read(at, covered.data(), size)) return Error{"its stack cannot be read"};
-  const auto result = call(at);
-  const bool read = result && memory.read(at, to, size);
-  memory.write(at, covered.data(), size);
-  if (result && !read) return was_killed();
+  const StackPiece piece(memory, regs.rsp, size);
+  if (!piece.readable()) return stack_unreadable();
+  const auto result = call(piece.at());
+  if (result && !memory.read(piece.at(), to, size)) return was_killed();
   return result;
 }
 
