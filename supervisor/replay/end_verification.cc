@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "supervisor/replay/divergence.h"
-#include "supervisor/replay/pending_outputs.h"
 #include "supervisor/replay/place_search.h"
+#include "supervisor/replay/undetermined_memory.h"
 #include "supervisor/replay/verify.h"
 #include "supervisor/tier/end_state.h"
 #include "supervisor/tier/registers.h"
@@ -129,8 +129,8 @@ Result<Verification> EndVerification::compare_memory(const Image& image, const U
     const Stub& stub = found->second.stub;
     ASSIGN_OR_RETURN(auto differs, memory_difference(trace, image, expected, process, stub, {}));
     if (differs) {
-      ASSIGN_OR_RETURN(const auto pending, pending_outputs(redriving_, expected, end));
-      ASSIGN_OR_RETURN(differs, memory_difference(trace, image, expected, process, stub, pending));
+      ASSIGN_OR_RETURN(const auto undetermined, undetermined_memory(redriving_, expected, end));
+      ASSIGN_OR_RETURN(differs, memory_difference(trace, image, expected, process, stub, undetermined));
     }
     if (differs) {
       return Verification(

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "base/thread_clock.h"
-#include "supervisor/replay/pending_outputs.h"
 #include "supervisor/replay/probe.h"
+#include "supervisor/replay/undetermined_memory.h"
 #include "supervisor/replay/verify.h"
 #include "supervisor/tier/registers.h"
 
@@ -140,11 +140,11 @@ SearchEnd PlaceSearch::never_came(Address place, ThreadStop stop) const {
 }
 
 Result<SearchEnd> PlaceSearch::find() {
-  ASSIGN_OR_RETURN(const auto pending, pending_outputs(redriving_, place_.state, index_));
+  ASSIGN_OR_RETURN(const auto undetermined, undetermined_memory(redriving_, place_.state, index_));
   const ProcessSerial memory = place_.state.memory_of(thread_.process);
   const auto here = [&](std::vector<AddressRange> except) -> Result<std::optional<OtherMemory>> {
     if (!same_xstate(get_xstate(thread_.tid), saved_.xstate)) return std::optional(OtherMemory{});
-    except.insert(except.end(), pending.begin(), pending.end());
+    except.insert(except.end(), undetermined.begin(), undetermined.end());
     return other_memory(memory, except);
   };
   const Address code_page = saved_.regs.rip & ~(kPageSize - 1);

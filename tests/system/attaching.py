@@ -550,6 +550,63 @@ def stepped_out_of_vdso(ctx):
         process.kill()
 
 
+# Two threads leave below their stacks what no recording holds, as the dynamic linker does that was chosen before: XSAVE stores what depends on when
+# the kernel last switched threads. Here it is random, so that it always differs. Only the second form leaves it where it is used.
+UNUSED_STACK = r"""
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+static volatile uint64_t used;
+static int uses;
+static __attribute__((noinline)) void leave(void) {
+  uint64_t random;
+  asm volatile("rdrand %0; mov %0, -0x2000(%%rsp)" : "=r"(random) : : "memory", "cc");
+  if (uses) used = random;
+  asm volatile("xor %0, %0" : "=r"(random) : : "cc");
+}
+static void* loop(void* nothing) {
+  for (;;) {
+    leave();
+    for (volatile int i = 0; i < 300000; ++i);
+    usleep(1000);
+  }
+  return nothing;
+}
+int main(int count, char** arguments) {
+  (void)arguments;
+  uses = count > 1;
+  pthread_t thread;
+  pthread_create(&thread, NULL, loop, NULL);
+  puts("loops");
+  fflush(stdout);
+  loop(NULL);
+}
+"""
+
+
+@test("attach/unused_stack")
+def unused_stack(ctx):
+    """Differences in stacks that nothing uses are none; the same difference elsewhere is found."""
+    if "rdrand" not in pathlib.Path("/proc/cpuinfo").read_text().split():
+        raise Skip("the processor makes no random numbers")
+    (ctx.work / "unused_stack.c").write_text(UNUSED_STACK)
+    ctx.expect_status(ctx.run("gcc", "-O1", "-pthread", "-o", ctx.work / "unused_stack", ctx.work / "unused_stack.c"), 0)
+    process = ctx.start(ctx.work / "unused_stack")
+    process.wait_for("loops", ctx.timeout_s)
+    period = "--checkpoint-period", "50ms"
+    listed = attach(ctx, process.pid, duration="1s", options=period)
+    if len(listed["units"][0]["intervals"]) < 2:
+        raise Failure(f"no interval ends at a checkpoint: {listed}")
+    process.kill()
+    process = ctx.start(ctx.work / "unused_stack", "uses")
+    process.wait_for("loops", ctx.timeout_s)
+    shutil.rmtree(ctx.trace)
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--pid", process.pid, "--for", "1s", *period), 0)
+    process.kill()
+    ctx.expect_status(ctx.redrive("replay", ctx.trace, "--all", "--verify"), 3)
+
+
 @test("attach/confined")
 def confined(ctx):
     """A program's filter (seccomp(2)) does not concern the calls that it makes for the recorder; it is applied to its own, and stays."""

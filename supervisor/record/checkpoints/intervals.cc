@@ -6,6 +6,7 @@
 #include "checkpoint/address_space.h"
 #include "supervisor/plan/restore_cost.h"
 #include "supervisor/tier/end_state.h"
+#include "supervisor/tier/registers.h"
 
 namespace redrive {
 namespace {
@@ -77,6 +78,7 @@ void Intervals::note_end_state(const Thread& thread, const user_regs_struct& reg
   Unit& unit = *process.unit;
   if (unit.processes.size() > 1 || !unit.in_interval) return;
   std::vector<AddressRange> except{process.vdso};
+  if (limits_.attached) except.push_back(unused_stack(regs.rsp));  // where XSAVE leaves what is not determined
   for (const auto& [serial, other] : unit.threads) {
     if (other == &thread || !other->call.row) continue;
     for (const Span& span : possible_outputs(other->call.output_args, other->call.sizes)) {
