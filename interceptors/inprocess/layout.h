@@ -274,8 +274,8 @@ inline void set_known(Slot& slot, uint64_t descriptor, bool known) {
 // The address of a record's last piece if that is a description; it is not the program's memory.
 inline constexpr uint64_t kDescribed = kSlot + offsetof(Slot, described);
 
-// So often a thread spins while others wait, before it gives them a turn: by calls; by rdtsc or cpuid, which may also
-// measure short pieces of work.
+// So often a thread spins while others wait, before it gives them a turn, for which the next call or instruction stops:
+// by calls; by rdtsc or cpuid, which may also measure short pieces of work.
 inline constexpr uint32_t kMostSpins = 64, kMostTraps = 256;
 inline constexpr uint32_t kTaken = 1u << 31;  // the supervisor has counted them: later ones are separate
 inline constexpr uint32_t kLongestCycle = 8;  // as in the trace (event.h)

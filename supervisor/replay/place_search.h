@@ -1,6 +1,12 @@
 // Finds the place where a thread was preempted: its registers and all memory of its unit are those of the interval's
 // image. Two equal states in one stretch without events are the same place: a thread that comes from one to the other
 // does so forever.
+//
+// At the place, a jump leads to code that compares all registers, and those words of memory that told wrong candidates
+// apart (Probe); then all memory is compared. Where no jump fits, as always in 32-bit code, the thread is stopped each
+// time that it comes by, for up to 2 s of CPU time, its own and the supervisor's. If the thread has yet to write the
+// code, a debug register stops it there first, because anything that was put into the code would be overwritten. If the
+// program overwrites what was to stop it, or does not get there in time, the interval counts as not verified.
 #pragma once
 
 #include <optional>

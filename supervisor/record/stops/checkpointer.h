@@ -48,7 +48,8 @@ class Checkpointer {
   void wake(Unit& unit);
   // The unit takes a checkpoint as soon as it can. It is woken for it as above, and stopped where it is if it computes.
   void request(Unit& unit);
-  // At the entry of a call: takes a checkpoint, and has the thread enter its call again.
+  // At the entry of a call: takes a checkpoint, and has the thread enter its call again. No other checkpoint comes
+  // before that call, however short the period is.
   void checkpoint(Thread& trigger);
   // Stores the image of the interval that has just begun.
   void add_image(Unit& unit, ImageJob job);

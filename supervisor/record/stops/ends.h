@@ -1,4 +1,13 @@
 // Ends of threads and processes, by a call or by a signal, and what is left then.
+//
+// The end of a process's first thread is reported only after those of the others have been waited for, so every stop
+// that comes while one of them is awaited is taken, and kept. While a thread of the process still runs, the end is not
+// logged: the calls that it makes until it is killed too come before.
+//
+// If other processes share its memory, a process that is killed ends at an event. So do its threads without the baton
+// if SIGKILL comes from within the unit, because a call that sends a signal keeps the baton. If it comes from
+// elsewhere, the thread that runs stops once more before the kernel takes its memory. It is then at a call that has not
+// been made, or else it counts as preempted: others have seen what it has written, so an interval begins there.
 #pragma once
 
 #include "logstore/trace.h"

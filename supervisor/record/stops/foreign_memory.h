@@ -1,8 +1,10 @@
 // Calls that read or write the memory of processes. What they write into the memory of another process
 // (process_vm_writev(2), write(2) and the like to proc_pid_mem(5), or to a file of which that process has a private
 // view) must be found by a replay at an event of that process. So the kernel makes the call while no thread of that
-// process's unit runs user code, and what was written becomes an event there before one does again. What the calls read
-// shows code as it was before instructions were replaced.
+// process's unit runs user code: if one does, the unit is asked to stop, and the caller waits at its entry. What was
+// written becomes an event there before a thread runs user code again, in the form of a signal without number: at the
+// thread's boundary or before its system call, with memory and unchanged registers. What the calls read is in their own
+// events, and shows code as it was before instructions were replaced.
 #pragma once
 
 #include "supervisor/record/kernel/tracer.h"

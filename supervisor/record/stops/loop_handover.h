@@ -1,7 +1,10 @@
 // Hands the baton over where a thread waits for another one in a loop without a call, as OpenMP's barriers and the
-// ranks of MPI jobs do. Once such a loop was met, the tier counts how often each thread comes to an instruction of it,
-// and stops the thread there while others wait. The event says how often it has come there since its event before. A
-// replay counts too, so no image is needed.
+// ranks of MPI jobs do. Once such a loop was met, one of its instructions is preceded by a jump to the tier, which
+// counts how often each thread comes there, and stops the thread while others wait. The event says how often it has
+// come there since its event before. A replay counts, too.
+//
+// A loop is met by a look at a thread that has had the baton for 1 ms while others wait (LoopLooks). A thread that is
+// in the middle of its code when the counting begins is not stopped there before its next event.
 #pragma once
 
 #include "supervisor/record/code/loop_search.h"

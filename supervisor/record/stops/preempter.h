@@ -1,6 +1,13 @@
-// Forced preemption: a thread that makes no event, while a checkpoint is overdue, another thread of its unit waits or a
-// signal is held for it, is stopped where it is. An interval begins there, with an image: what follows is re-driven
-// from that image, so only a comparison of the interval before has to find the place again (replay/place_search.h).
+// Forced preemption: a thread that has the baton and makes no event is stopped where it is. An interval begins there,
+// with an image.
+//
+// A thread is preempted if it makes no event for so long as its unit's Patience allows, 10 ms of CPU time at first,
+// while another thread waits or a signal is held for it; or if its checkpoint was requested T/32 ago. So that others
+// have their turn, it is not interrupted amid a served call, which is an event soon, and might end early then.
+//
+// It is left where a replay can find it: outside the tier's code, not in a code segment of the program's own, and not
+// within a repeated instruction. If it comes, within 256 steps, to an instruction that a jump can replace, it is
+// stopped there.
 #pragma once
 
 #include "supervisor/record/kernel/tracee_calls.h"

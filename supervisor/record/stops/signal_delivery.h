@@ -1,5 +1,6 @@
-// Signals on their way to the programs. A handler starts at an event: right after one, before a system call, or at a
-// fault. What the kernel does to start it (frame, registers) is recorded, so a replay needs no signals.
+// Signals on their way to the programs: each is delivered at an event, and what the kernel does to start a handler
+// (frame, registers) is recorded. Others that are held get their frames before that handler runs, as from the kernel,
+// so the last one runs first.
 #pragma once
 
 #include <optional>
@@ -43,7 +44,9 @@ class SignalDelivery {
   // A thread has stopped because a signal is about to be delivered to it.
   void handle(Thread& thread, int signal);
   // The thread's group stops, and it is the thread's turn to stop, unless the group continues already. The thread gives
-  // up the baton, because threads of the group that wait for it need it to stop as well. Others in the unit continue.
+  // up the baton, because threads of the group that wait for it need it to stop as well; and if the thread is alone,
+  // others may join its unit meanwhile, or write into its memory. Others in the unit continue. After SIGCONT, each
+  // waits for the baton again.
   void stop_with_group(Thread& thread);
   // Delivers the signal, and records what the kernel does to start a handler. `where`: a SignalPoint.
   void deliver(Thread& thread, int signal, const user_regs_struct& regs, uint64_t where,

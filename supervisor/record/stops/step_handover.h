@@ -1,6 +1,7 @@
 // Hands the baton over while the thread that has it stands some instructions after a call (StepTurns). The event says
-// where: how often the thread has come there since its event before. A replay takes the same steps, so no image is
-// needed.
+// where: how often the thread has come there since its event before. A replay takes the same steps.
+//
+// If the call may sleep, the baton is kept for the thread while it does, up to the next tick.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,6 @@
 // Answers what traps and is not a system call to the program: rdtsc, rdtscp, cpuid, and calls of the vsyscall page.
+// A thread that executes such an instruction in a loop may make no call, so it gives up the baton, and gets its
+// signals, after one that has stopped.
 #pragma once
 
 #include "interceptors/trapped_instructions.h"

@@ -1,5 +1,6 @@
 // Calls that sleep and are woken by what the program does not see: they are entered again, and end when their timeout
-// is over (call_timeout.h).
+// is over (call_timeout.h). One that has transferred a part of its bytes or messages transfers the rest by other calls,
+// at the vDSO's instruction; all are one event (transfer_rest.h).
 #pragma once
 
 #include "supervisor/record/kernel/tracer.h"

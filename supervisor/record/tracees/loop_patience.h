@@ -1,6 +1,6 @@
 // How often a thread that waits in a loop comes round before it lets others run. If it waits for one that
 // computes for so long that this is preempted where it is, it comes round more often each time: a thread that spins for
-// a while before it sleeps comes to that, and nobody has to be preempted for it any more.
+// a while before it sleeps, as in libgomp, comes to that, and nobody has to be preempted for it any more.
 #pragma once
 
 #include <algorithm>

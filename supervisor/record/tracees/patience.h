@@ -34,7 +34,8 @@ class Patience {
   // which a stop needs, can be taken.
   Answer look(Due due, uint64_t cpu_ns, bool can_stop);
   // Call this whenever a thread was stopped because an event was due soon, and for how long. Such stops come less often
-  // if they take most of the time: after each, the program's memory is copied page by page when it is written to.
+  // if they take most of the time, as for threads that compute in hundreds of megabytes: after each, the program's
+  // memory is copied page by page when it is written to.
   void stopped(const Used& used, uint64_t pause_ns);
 
  private:

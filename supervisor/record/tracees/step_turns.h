@@ -3,7 +3,8 @@
 // If the baton changed hands only at events, a thread that makes its calls only while it holds a lock would hold the
 // lock whenever another thread looks at it, and one that looks again and again (trylock and sleep, sched_yield,
 // spinning) would never get it. Somewhere between two events the lock is free. Nobody knows where, so distances of each
-// magnitude are equally likely. Each instruction is a stop, so this is done rarely enough to cost little.
+// magnitude are equally likely. Each instruction is a stop of some 20 us, so this is done rarely enough to cost
+// little.
 #pragma once
 
 #include <algorithm>
