@@ -1,13 +1,20 @@
 // Pairing of endpoints: finds out which send's bytes a receive has got.
 //
 // The kernel is asked once what is behind a descriptor (pidfd_getfd(2), sock_diag(7)); the answer is remembered until
-// the descriptor is closed or replaced. Streams are matched by byte offset per direction, datagrams by content; both
-// are confirmed by comparing the bytes. What cannot be confirmed is not a message: the receive is then input and its
-// payload is logged, which is always correct.
+// the descriptor is closed or replaced. A pipe is its inode, a TCP connection its two addresses and network namespace,
+// a unix stream the inode of its sender. If a unix stream is not accepted yet, there is no inode at its other end:
+// sends go into its channel, and the descriptor is examined again later.
 //
-// What is kept is limited, whatever the program does. There are limits on unreceived bytes for each stream, for all
-// streams together, and for all datagrams. Channels that no known descriptor leads to any more are forgotten after some
-// time. If a limit takes something away, what would have been matched with it is input.
+// Streams are matched by byte offset per direction, datagrams by content; both are confirmed by comparing the bytes.
+// Sends may overtake one another on their way into the kernel, so the next few are searched. So may receivers that
+// share a stream on their way out of it, so a receive may begin in the middle of a send. What cannot be confirmed is
+// not a message: the receive is then input and its payload is logged, which is always correct.
+//
+// What is kept is limited, whatever the program does. A stream with more unreceived bytes than its limit is input for
+// good; if all streams together have too many, so are those with the most, until half is free. If there are too many
+// datagrams, the oldest are forgotten. Nothing reports that a channel has ended at both ends. But each remembered
+// descriptor holds its channels, and one that nobody has held for some time is forgotten with its bytes. If a process
+// then receives from it, by a descriptor that it got unnoticed, it receives input.
 #pragma once
 
 #include <sys/socket.h>

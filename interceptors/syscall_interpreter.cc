@@ -388,7 +388,7 @@ Span ifconf_buffer(Address request, const Memory& memory) {
 }
 
 // Reads what a watched argument may change: some memory from its own address on, and from each pointer in its
-// structure.
+// structure. What is written elsewhere is missed, and this is not reported.
 void watch(EntrySizes& entry, Address structure, uint64_t size, const Memory& memory) {
   constexpr uint64_t kWatched = 64 << 10;  // from each address on
   constexpr uint64_t kStructure = 512;     // pointers that lie further on are not looked at

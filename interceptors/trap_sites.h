@@ -21,7 +21,8 @@ inline constexpr size_t kMaxFront = 4;
 
 // Those of these instructions in an ELF file that do not trap, as far as they are certain: in a section of
 // instructions, inside a function whose start is known from .eh_frame (LSB Core, "Exception Frames"), a symbol or Go's
-// .gopclntab, and found when disassembling from there. Sorted. Empty for any other file.
+// .gopclntab, and found when disassembling from there. Others are missed: they show what redrive would hide. Sorted.
+// Empty for any other file.
 std::vector<TrapSite> trap_sites(const Bytes& file, ProcessorTraps traps);
 
 // For storing what was found in a file when these instructions did not trap. Decoding gives nullopt unless the bytes

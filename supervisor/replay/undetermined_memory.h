@@ -15,7 +15,7 @@ namespace redrive {
 //
 // The unused stack of programs that ran before they were recorded. There the dynamic linker saves registers by XSAVE,
 // which leaves what depends on when the kernel last switched threads. Programs that redrive has started use FXSAVE
-// (interceptors/DESIGN.md).
+// (CpuidAnswers).
 Result<std::vector<AddressRange>> undetermined_memory(const Redriving& redriving, const UnitState& state,
                                                       EventIndex from);
 

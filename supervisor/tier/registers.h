@@ -56,8 +56,9 @@ inline bool is_foreign_call(const user_regs_struct& entry, const Memory& memory)
 }
 
 // Whether a call comes from the page of calls that the kernel emulates at a fixed address (vsyscall in
-// arch/x86/entry/vsyscall). There the instruction pointer stays at the call's first instruction. If the call is
-// skipped, the kernel returns to the caller with the value of rax; there is no stop at its exit.
+// arch/x86/entry/vsyscall). It does so at a fault, and asks filters before (seccomp(2)), with the instruction pointer
+// at the call's first instruction; PTRACE_SYSEMU does not show the call. If the call is skipped, the kernel returns to
+// the caller with the value of rax; there is no stop at its exit.
 inline bool in_vsyscall_page(uint64_t ip) {
   constexpr uint64_t kPage = 0xffffffffff600000, kSize = 0x1000;
   return ip >= kPage && ip - kPage < kSize;

@@ -196,7 +196,7 @@ def on_one_processor():
 @test("real/java", timeout_s=600, slow=True)
 def java(ctx):
     needs("java", "javac")
-    with on_one_processor():  # code that Java writes when it starts asks for the processor's number (interceptors/DESIGN.md, "Limits")
+    with on_one_processor():  # code that Java writes when it starts asks for the processor's number (README.md, "Limits")
         cycle(ctx, Job(["java", "-cp", ".", "ShortJob", "50"], prepare=made_class), bound_s=BOUND_S)
 
 

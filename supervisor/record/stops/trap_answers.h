@@ -38,7 +38,7 @@ class TrapAnswers {
   // An instruction was answered: it is an event.
   void add_trap(Thread& thread, const TrappedInstruction& trap, const user_regs_struct& before,
                 const user_regs_struct& after);
-  // A call of the vsyscall page, at its entry: makes it for the thread.
+  // A call of the vsyscall page, at its entry: makes it for the thread, and has the kernel skip it.
   void answer_vsyscall(Thread& thread);
 
  private:
