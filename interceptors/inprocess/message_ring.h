@@ -1,6 +1,7 @@
 // A ring of messages: memory that is used again for what one interval sends to the same receivers. New memory costs
 // more than to copy a message into it, so where intervals exchange gigabytes it would decide how long a replay takes. A
-// message that finds no room in the ring goes to a place of its own, so no sender depends on its receivers.
+// message that finds no room in the ring goes to a place of its own, so no sender depends on its receivers. That is
+// rare: sockets and pipes hold less than a ring, so a receiver is further behind only if a replay executes it later.
 #pragma once
 
 #include "interceptors/inprocess/layout.h"

@@ -1,5 +1,6 @@
 // The total order of receives: each of them, by its arrival number, happens when all receives with smaller numbers have
-// happened. It only keeps the order; MessageStore, which guards it, waits. Not thread-safe.
+// happened. This cannot deadlock, because the recorder numbers a receive only when it has seen everything on which the
+// receive depends. It only keeps the order; MessageStore, which guards it, waits. Not thread-safe.
 #pragma once
 
 #include <algorithm>

@@ -68,7 +68,8 @@ struct SeatMove {
   int to = 0;
 };
 // Which executions move: from processors on which several compute to those on which nothing is computed; if there are
-// none of these, one of them to where at least two less compute.
+// none of these, one of them to where at least two less compute: where executions exchange messages all the time, no
+// processor is free for long, although they wait.
 std::vector<SeatMove> balance(const std::vector<SeatUse>& uses, const std::vector<int>& processors,
                               uint64_t elapsed_ns);
 

@@ -1,5 +1,7 @@
-// How much CPU time a re-driven process may use until it comes to what is awaited (DESIGN.md, Patience): a stop, or, in
-// a search, what it looks for.
+// How much CPU time a re-driven process may use until it comes to what is awaited: a stop, or, in a search, what it
+// looks for. A thread that never gets there must not hang a replay: it has diverged, or the place is not found. Only
+// CPU time counts, so neither a busy machine nor a wait for messages has this effect. Stubs have a limit of CPU time
+// (RLIMIT_CPU), so the kernel stops them about once per second of it, which is a tick.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,9 @@
 // A replay set whose intervals stop on their way, all at a distributed breakpoint, are looked at there, and go on.
 //
+// The intervals in which the units stand are planned together, once up to their places and once to their ends. Those
+// that only the second set needs start when the units go on. While some units stand, a wait for what only they can send
+// fails as if they had ended.
+//
 // All of them stand still whenever a function returns.
 #pragma once
 

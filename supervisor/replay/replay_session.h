@@ -64,7 +64,7 @@ class ReplaySession {
   // stand or have ended.
   void go(const std::vector<Goal>& goals);
   // Executes all pieces, started in this order: as many that do not wait as there are processors, if memory allows; if
-  // all wait, one more, even if memory does not allow it.
+  // all wait, one more, even if memory does not allow it, so that no order can deadlock.
   void run_all(const std::vector<size_t>& order);
   // Ends all that stand, where they stand.
   void end_all();

@@ -1,6 +1,11 @@
 // The state of a process where an interval ends together with its program, by exit, execve or a fatal fault: hashes of
 // the registers of the thread that ends it, and of pages of its memory. No image is stored there; verification compares
 // these instead. Opaque to the trace (IntervalEnd::state).
+//
+// The pages are a sample, small enough not to slow down recordings of short programs. A replay reads the same ones,
+// because its mappings and page tables would not allow it to choose them. What the calls of other threads may write is
+// left out. Nothing is noted for a unit of several processes, or when a signal from elsewhere kills, because it is not
+// known where that happened.
 #pragma once
 
 #include <optional>

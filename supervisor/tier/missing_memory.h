@@ -1,6 +1,6 @@
 // Memory that a thread could not access because it was not there, although a replay may have it: the file system was
-// full, or a limit kept a stack from growing. The event of the signal says which memory that was (args[1]), and why
-// (args[2]), so that it is missing in a replay, too.
+// full, or a limit, which another process may have set, kept a stack from growing. The event of the signal says which
+// memory that was (args[1]), and why (args[2]), so that it is missing in a replay, too.
 #pragma once
 
 #include <signal.h>
