@@ -1,7 +1,9 @@
 // An ELF core file of one process (core(5), elf(5)): what debuggers read of a process that is no more. It has the notes
 // that Linux writes when a process dies of a signal; memory that was never touched takes no space in it.
 //
-// Memory is handed over in pieces, in any order, and written where it belongs, so no more than one piece is held.
+// Memory is handed over in pieces, in any order, and written where it belongs, so no more than one piece is held. Gaps
+// of 1 MiB or more become segments without contents, so that a reservation of a terabyte takes no space even where a
+// copy of the file has no holes; smaller ones become holes.
 #pragma once
 
 #include <signal.h>

@@ -2,9 +2,17 @@
 // and threads, and takes over what CRIU makes of them.
 //
 // The images hold a stub's own pages and its filter, so that the process is confined before it holds control: CRIU
-// restores it as nobody, without capabilities, with an empty directory for its root. All of its threads would stop at
-// once if they were let run; registers are set later. What CRIU need not know is mapped afterwards, as in other stubs:
-// objects that are mapped shared.
+// restores it as nobody, without capabilities and descriptors, with an empty directory for its root. Mapped files are
+// the trace's copies. All of its threads would stop at once if they were let run; registers are set later. What CRIU
+// need not know is mapped afterwards, as in other stubs: objects that are mapped shared. Stub::adopt() makes what CRIU
+// does not restore.
+//
+// CRIU makes a filter for each thread, which they do not share. Pages lie in their file in ascending order, so it must
+// be known which pages there are before they are read; they are in memory twice meanwhile.
+//
+// Rejected: PID and network namespaces in the images, because the process would be the first of its PID namespace, and
+// all that was forked from it would end with it; `--inherit-fd` for the socket, which the process can make itself;
+// threads made by the gate, which would share the filter, because making threads is what CRIU can do.
 #pragma once
 
 #include <atomic>

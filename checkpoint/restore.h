@@ -1,5 +1,6 @@
 // Builds a unit from a checkpoint: stub processes with the recorded memory, threads and registers, all stopped and
-// traced by the calling thread.
+// traced by the calling thread. Pages are filled in in the order in which the page store has them, so that each of its
+// records is read once. Registers are set last.
 #pragma once
 
 #include <functional>
@@ -109,7 +110,9 @@ Result<RestoredUnit> restore(const UnitState& state, const ReadPages& read_pages
                              std::span<const PageRef> stored = {});
 
 // Adds the calls that map one recorded mapping: file copies are mapped private, shared objects shared (only for reading
-// if nobody can change them), and the stack grows downwards.
+// if nobody can change them). The stack grows downwards, up to the limit that the process had, above the same mappings,
+// so it overflows at the same place. Advice about what children get (kForkAdvice) is given again, because a replay
+// forks in the stub.
 Result<void> map(Calls& calls, const Mapping& mapping, SharedObjects& shared, const FilePath& file_path);
 
 }  // namespace redrive

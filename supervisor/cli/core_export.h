@@ -1,4 +1,14 @@
 // A directory with core files of processes of a recording, and with the files that these had mapped.
+//
+// A core has what the kernel's default would put there (core(5), coredump_filter): written pages, shared memory, and
+// the first page of each ELF file, with its build-id. It needs no other pages of files, because debuggers read the
+// files: neither gdb nor lldb unwinds by what is in a core. The trace's copies of them lie beside the cores, under
+// their own names and those by which the loader knows them, so that backtraces are right on any machine. Code is the
+// program's own: it has neither jumps of the in-process tier nor instructions that stand in for cpuid and rdtsc.
+//
+// What an image lacks is found elsewhere: the auxiliary vector at the end of the stack, where no program changes it;
+// numbers of threads in the events that made them; the siginfo of a signal in the frame of its handler, or in the fault
+// that a replay runs into. Of another signal that kills, only the number is known.
 #pragma once
 
 #include <functional>

@@ -5,7 +5,7 @@
 
 namespace redrive {
 
-// How much memory is assumed to be restored in a second: 2.4 to 3.2 times less than measured (checkpoint/DESIGN.md).
+// How much memory is assumed to be restored in a second: 2.4 to 3.2 times less than measured (tests/bench/engines.md).
 inline constexpr double kRestoreBytesPerSecond = 500e6;
 
 inline double restore_s(uint64_t bytes) { return static_cast<double>(bytes) / kRestoreBytesPerSecond; }

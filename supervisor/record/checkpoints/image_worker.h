@@ -78,7 +78,7 @@ class ImageWorker {
   explicit ImageWorker(TraceWriter& writer);
   ~ImageWorker() { close(); }
 
-  // Waits if too much is queued.
+  // Waits while other images are queued and hold, together with this one, more than 256 MiB of pages.
   void add(ImageJob job);
   // Finishes a volume of the trace, which is closed, when its images are written.
   void finish(TraceWriter::VolumeNumber volume, RecordingEnd end);

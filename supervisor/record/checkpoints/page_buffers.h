@@ -1,5 +1,5 @@
-// Memory for the pages that are read while a unit is stopped. What was used is kept for the next image, because the
-// kernel takes several times as long to make a page as to copy one.
+// Memory for the pages that are read while a unit is stopped. Up to 32 MiB of what was used is kept for the next image,
+// because the kernel takes 2 us to make a page, and 0.3 us to copy into one that is there.
 #pragma once
 
 #include <cstddef>

@@ -38,7 +38,9 @@ class Checkpointer {
   // Whether the unit is to take one before its next event. Looking is expensive, so it is done only once in a while; in
   // between, the answer is false.
   bool is_due(Unit& unit);
-  // Whether a unit may be copied for a checkpoint now.
+  // Whether a unit may be copied for a checkpoint now (RecorderLimits::copies). One that cannot take its checkpoint
+  // together with the others takes it later, others take theirs with it, and so on: 16 processes that talk all the time
+  // had 675 checkpoints in place of 144 while only eight copies were allowed.
   bool can_copy() const;
   // If the policy looks for a good place, all units stop at each event, so that it can be asked there.
   void ask_at_each_event();
