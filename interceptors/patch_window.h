@@ -1,5 +1,12 @@
 // Finds out where a jump to a trampoline can replace the instructions around a syscall instruction, after rdtsc and
 // rdtscp, or from any instruction on.
+//
+// A window is the syscall instruction and what follows it, up to a jump (a short one becomes a near one) or a return
+// with the padding after it; or it is a `mov` of the call's number before it. Nothing may jump into it: short jumps are
+// found by disassembling around it, near ones by whatever in the segment looks like one, and those of switches by the
+// tables through which code nearby jumps. After the instruction nearly all instructions can move, but no calls and no
+// landing pads. Before cpuid any that touch no memory can, because cpuid was found by disassembling from its function's
+// start. A fault at a moved instruction is translated like a stop.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,8 @@
 //
 // The code has no libc and no stack except the slot's, and leaves extended registers alone. At any moment before the
 // kernel is entered, it can be abandoned in favour of the traced instruction. Signals never see it: the supervisor
-// holds them.
+// holds them. A call whose result could not be recorded becomes one that has stopped, with the kernel's result. A call
+// that was tried without its timeout and would have slept has left nothing: what the attempt wrote is undone.
 
 #include <asm/errno.h>
 #include <fcntl.h>
@@ -619,6 +620,10 @@ bool returns_at_once(Slot& slot, const Call& call, bool& tried) {
 }
 
 // ---- The table of descriptors
+//
+// A descriptor is known if the supervisor has set its bit, or if the code here saw it made: as a file (fstat(2)), as
+// something that carries no messages, as a copy of a known one, as a pipe, or as one end of a TCP connection. The
+// record then says which pipe or connection it is.
 
 // Whether the call would close a descriptor that there is none of, as programs do that close all that there might be.
 // It is answered without the kernel: another thread may be given that number at any time.
@@ -721,6 +726,11 @@ bool note_descriptor(Slot& s, const Call& call, Record& record, bool copied_is_k
 }
 
 // ---- Memory
+//
+// Calls are served that change only the program's own private memory. Of anonymous memory nothing has to be known. A
+// file's version must be one of which the trace has a copy (KnownFiles): its first mapping stops. Its code is patched
+// after the call, at one stop; most libraries have none to patch. Calls that name the tier's memory or shared memory
+// stop.
 
 // The place in the list of the version of the file behind the descriptor; kKnownFiles if the trace does not hold it.
 uint32_t known_file(Slot& s, uint64_t descriptor) {
@@ -811,7 +821,9 @@ bool same(const Record& a, const Record& b) {
 }
 
 // Whether the record at the ring's head says the same as the one before it, or as the record whose turn it is in the
-// cycle that the one before it ends. If so, counts that record up.
+// cycle that the one before it ends. If so, counts that record up. A cycle has up to kLongestCycle records, all of
+// single tests. A record that the supervisor has read (kTaken) is not counted up. UnitLog joins the parts of a series
+// that is interrupted in this way, wherever in the cycle they begin.
 bool continues_series(const Slot& s, const Record& record) {
   Record* const last = last_test(s);
   if (!last) return false;
@@ -880,7 +892,8 @@ bool only_looks(const Call& call, const Registers& regs) {
 
 // How long such a call waits for something to become ready: not at all, until its thread has done nothing but test in
 // vain for a while. Each test costs a record and the recorder's time, which threads that have work need. The wait is
-// short, because a program may count its tests.
+// short, because a program may count its tests. If a signal or the recorder ends it, the call is made anew. A replay
+// knows nothing of it.
 uint64_t patience_ns(Slot& s) {
   constexpr uint64_t kTests = 16;  // between two looks at the clock
   constexpr uint64_t kLongestRound = 10'000, kInVain = 200'000, kWait = 20'000;

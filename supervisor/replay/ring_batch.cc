@@ -101,7 +101,9 @@ Result<std::optional<uint64_t>> RingBatch::put(EventIndex index, const Event& ev
   return put_entry({ring(*gate->slot()), gate::kRingSize}, start, event, row, entry);
 }
 
-// What the tracee does to its memory in place of the call; none if the supervisor has to do it.
+// What the tracee does to its memory in place of the call; none if the supervisor has to do it: if the call maps a
+// file, which the supervisor opens, if it changes code, in which the sites of all that lies in the ring were looked
+// for, and if it concerns the tier's memory or a patch, because the tier is then taken out of the address space first.
 Result<std::optional<std::vector<gate::InjectedCall>>> RingBatch::calls_of(const Event& event, Special special) const {
   using Made = std::optional<std::vector<gate::InjectedCall>>;
   const bool shows_file = event.map && (event.map->shared_object || event.map->file);  // a stub is sent its file

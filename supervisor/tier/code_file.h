@@ -15,7 +15,7 @@ CodeFile code_file(const std::string& path);
 
 // A program that reads its own code must find what its file holds there. Nothing tells that a program does this. But
 // few programs that are linked with libraries make system calls in their own code. So an instruction there is replaced
-// only after it has stopped this often in an address space.
+// only after it has stopped this often in an address space, in record and in replay, and no plan applies to it.
 inline constexpr uint64_t kOwnCodeWorthPatching = 64;
 
 }  // namespace redrive

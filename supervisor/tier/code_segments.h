@@ -21,7 +21,8 @@ namespace redrive {
 class CodeSegments {
  public:
   // Call this if a thread will come to the site `times` times. Nullopt if the mapping is not the unchanging code of a
-  // file, if the site has no window, or if searching for one is not worth the time yet.
+  // file, if the site has no window, or if searching for one is not worth the time yet: code is searched once stops in
+  // it have cost about as much as the search.
   std::optional<PatchWindow> window(const Memory& memory, const Mapping& mapping, Address site, SiteKind kind,
                                     uint64_t times);
   // The same for any instruction (CodeSegment::window_at).

@@ -35,7 +35,8 @@ class GateArena {
   Bytes loader(const SharedMemory& slot) const;
   // The value of r15 in calls that open files for the supervisor in a tracee.
   uint64_t secret() const { return secret_; }
-  // What the filter must know to let the code's own calls through.
+  // What the filter must know to let the code's own calls through: where they are made, and of the loader's, which are
+  // made anywhere, their arguments. Some of these the kernel ignores, and they hold the secret, which no program knows.
   std::vector<UntracedSite> untraced() const;
   std::array<ExactCall, 3> loader_calls() const;
   const SharedMemory& code() const { return code_; }

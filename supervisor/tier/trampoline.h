@@ -11,7 +11,8 @@
 namespace redrive {
 
 // `pausing`, `polling`: any instruction of a loop in which threads wait, with and without a pause instruction. It is
-// preceded, not replaced.
+// preceded, not replaced: the trampoline has the tier count how often the thread comes there, and then executes it. A
+// thread that continues at the instruction from elsewhere begins with the jump, too, and is counted.
 enum class SiteKind : uint8_t { syscall, cpuid, rdtsc, rdtscp, pausing, polling };
 constexpr bool is_loop(SiteKind kind) { return kind == SiteKind::pausing || kind == SiteKind::polling; }
 constexpr const char* name_of(SiteKind kind) {

@@ -96,7 +96,7 @@ def interception(ctx):
 @test("reports/counter_sites")
 def counter_sites(ctx):
     """Reading the time stamp counter repeatedly stops only while a program's own site is new, and when the ring is full."""
-    own = 64  # stops until code is replaced that the program might read (interceptors/inprocess/DESIGN.md)
+    own = 64  # stops until code is replaced that the program might read (supervisor/tier/code_file.h)
     record(ctx, job_of(ctx, "rdtsc"))
     sites = [site for site in ctx.json("stats", ctx.trace)["stopping_sites"] if site["file"].endswith("/rdtsc")]
     if not sites or any(site["stops"] > own + 2 or (site["stops"] >= own and not site["patchable"]) for site in sites):

@@ -1,6 +1,7 @@
 // What a recording has learnt of the syscall sites in mapped files: how often calls there stopped that could have been
 // served, and where a jump fits. A site that has proved worth it is patched at once in whatever maps that file next, in
-// this recording and, through the cache of files, in later ones.
+// this recording and, through the cache of files, in later ones. A plan belongs to one version of a file, by its times
+// and size, and applies to a window only if that holds the same bytes.
 #pragma once
 
 #include <map>
@@ -63,7 +64,8 @@ class CodePlan {
   // The window at the site, whose segment this memory has mapped there. It is looked for only once.
   std::optional<PatchWindow> examine(CodeSite& site, const Memory& memory, const Mapping& mapping);
   // What is to be patched where the segment is mapped from `start` on, before the program executes it. Null: any
-  // program.
+  // program. Once a process of the program has ended, others are patched only at sites that one of them reached,
+  // because patching copies each page that holds a site.
   std::vector<PlannedPatch> ready(Address start, const Program* program);
 
  private:

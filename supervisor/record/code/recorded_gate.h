@@ -49,7 +49,7 @@ class RecordedGate : public Gate {
   // there only.
   void put_back_moved(const Memory& memory, std::span<const uint64_t, 6> args);
   // The program executes its code step by step, and would see the steps of what stands in for it: all instructions are
-  // put back, and stay.
+  // put back, and stay. A replay does the same before such a trap.
   void put_back_all(const Memory& memory);
   // Whether a thread that is there has come by a jump, and has executed nothing since.
   bool begins_trampoline(Address ip) const;

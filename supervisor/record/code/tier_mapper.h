@@ -1,6 +1,9 @@
 // Maps the in-process tier into address spaces of recorded programs (interceptors/inprocess/DESIGN.md): its code and
-// its clock, which all share, and a slot for each. A thread there makes the calls for that. It gets files that it
-// cannot open by name through a socket.
+// its clock, which all share, and a slot for each. A thread there makes the calls for that, from a list, with one stop
+// at the end. It opens the files through the supervisor's /proc; where it cannot (as another user, or in a container),
+// it gets them through a socket. A new program has none of this code: at the report of its exec, a loader is written
+// over its vDSO, which it does not use, for as long as the loader runs. So an exec has one stop more than without the
+// tier.
 #pragma once
 
 #include <initializer_list>

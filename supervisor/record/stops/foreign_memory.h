@@ -44,7 +44,7 @@ class ForeignMemory {
   // they were.
   void show_own_code(Thread& thread, uint64_t length, std::span<const Span> outputs);
   // A call that may have given the process files has ended. If memory of a process is among them, the writes of all
-  // that have the thread's descriptors are examined from now on.
+  // that have the thread's descriptors are examined from now on, and none of their calls is served in process.
   void note_descriptors(Thread& thread, int64_t result);
   // The call may have written to the memory of a process through a descriptor.
   void note_written_memory(Thread& thread, uint64_t written, Event& event);

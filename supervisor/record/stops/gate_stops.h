@@ -1,5 +1,10 @@
 // Stops in the middle of calls that are being served inside a program. A call that has done nothing yet is left to a
 // stop; one that sleeps gives up the baton; one that was cut short ends like a call that has stopped.
+//
+// If the slot was taken from a sleeper that had yet to enter the kernel, its call ends as if the kernel had found a
+// signal first (ERESTARTNOINTR). If a checkpoint needs a sleeper's extended registers, the sleeper is interrupted, and
+// the kernel then continues its sleep. Of the calls that are cut short, only those are made anew that the tier had
+// tried without their timeout, or that have failed although nothing has woken them (recvmmsg(2)).
 #pragma once
 
 #include <optional>
