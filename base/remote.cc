@@ -3,10 +3,10 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sys/ptrace.h>
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -329,6 +329,40 @@ Bytes get_xstate(pid_t tid) {
 bool set_xstate(pid_t tid, const Bytes& xstate) {
   iovec io{const_cast<uint8_t*>(xstate.data()), xstate.size()};
   return ptrace(PTRACE_SETREGSET, tid, NT_X86_XSTATE, &io) == 0;
+}
+
+bool skip_call(pid_t tid) { return ptrace(PTRACE_POKEUSER, tid, offsetof(user, regs.orig_rax), ~0ull) == 0; }
+
+bool get_siginfo(pid_t tid, siginfo_t& info) { return ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) == 0; }
+
+bool set_siginfo(pid_t tid, const siginfo_t& info) { return ptrace(PTRACE_SETSIGINFO, tid, nullptr, &info) == 0; }
+
+bool get_signal_mask(pid_t tid, uint64_t& mask) { return ptrace(PTRACE_GETSIGMASK, tid, sizeof mask, &mask) == 0; }
+
+bool set_signal_mask(pid_t tid, uint64_t mask) { return ptrace(PTRACE_SETSIGMASK, tid, sizeof mask, &mask) == 0; }
+
+std::optional<RseqArea> rseq_area(pid_t tid) {
+  struct {
+    uint64_t address;
+    uint32_t length, signature, flags, padding;
+  } found{};
+  constexpr auto kGetRseq = static_cast<__ptrace_request>(0x420f);  // PTRACE_GET_RSEQ_CONFIGURATION
+  if (ptrace(kGetRseq, tid, sizeof found, &found) < 0 || found.address == 0) return {};
+  return RseqArea{found.address, found.length, found.signature};
+}
+
+bool seize(pid_t tid, long options) { return ptrace(PTRACE_SEIZE, tid, nullptr, options) == 0; }
+
+bool interrupt(pid_t tid) { return ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0; }
+
+bool resume(pid_t tid, __ptrace_request how, int signal) { return ptrace(how, tid, nullptr, signal) == 0; }
+
+bool detach(pid_t tid, int signal) { return ptrace(PTRACE_DETACH, tid, nullptr, signal) == 0; }
+
+uint64_t event_message(pid_t tid) {
+  unsigned long message = 0;
+  ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
+  return message;
 }
 
 }  // namespace redrive

@@ -6,12 +6,14 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/types.h>
 #include <sys/user.h>
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -118,6 +120,31 @@ bool get_regs(pid_t tid, user_regs_struct& regs);
 bool set_regs(pid_t tid, const user_regs_struct& regs);
 Bytes get_xstate(pid_t tid);  // NT_X86_XSTATE; empty if the tracee is gone
 [[nodiscard]] bool set_xstate(pid_t tid, const Bytes& xstate);
+// Has the kernel make no call where a filter has stopped the tracee before one.
+bool skip_call(pid_t tid);
+
+// The signal at whose stop the tracee is.
+bool get_siginfo(pid_t tid, siginfo_t& info);
+bool set_siginfo(pid_t tid, const siginfo_t& info);
+// The signals that the tracee blocks, each at bit `number - 1`.
+bool get_signal_mask(pid_t tid, uint64_t& mask);
+bool set_signal_mask(pid_t tid, uint64_t mask);
+
+// What a thread has registered with rseq(2).
+struct RseqArea {
+  Address address = 0;
+  uint32_t length = 0, signature = 0;
+};
+std::optional<RseqArea> rseq_area(pid_t tid);  // nothing if it has registered none
+
+// Becomes the tracer of a thread, with these options (PTRACE_SEIZE); it runs on.
+bool seize(pid_t tid, long options);
+bool interrupt(pid_t tid);
+// Lets the tracee go on, by a request such as PTRACE_CONT, with this signal.
+bool resume(pid_t tid, __ptrace_request how, int signal = 0);
+bool detach(pid_t tid, int signal = 0);
+// What belongs to the tracee's last stop (PTRACE_GETEVENTMSG), such as the thread that it has made. 0 if it is gone.
+uint64_t event_message(pid_t tid);
 
 // Whether an instruction of the thread itself raised the signal (sigaction(2), si_code).
 inline bool caused_by_instruction(const siginfo_t& info) {

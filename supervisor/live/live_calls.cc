@@ -1,7 +1,6 @@
 #include "supervisor/live/live_calls.h"
 
 #include <signal.h>
-#include <sys/ptrace.h>
 #include <sys/wait.h>
 
 #include <cstring>
@@ -25,16 +24,13 @@ Result<int64_t> LiveCalls::call(long number, std::initializer_list<uint64_t> arg
   constexpr int kStopsOfCall = 2;  // entry and exit
   for (int stops = 0; stops < kStopsOfCall;) {
     int status = 0;
-    if (ptrace(PTRACE_SYSCALL, tid_, nullptr, nullptr) != 0 || !wait_for(tid_, status) || !WIFSTOPPED(status)) {
+    if (!resume(tid_, PTRACE_SYSCALL) || !wait_for(tid_, status) || !WIFSTOPPED(status)) {
       return Error{"a process that was to live was killed"};
     }
     constexpr int kSyscallStop = SIGTRAP | 0x80;
     if (WSTOPSIG(status) == kSyscallStop) ++stops;
     if (WSTOPSIG(status) == SIGSEGV) return Error{"a process that was to live cannot make calls"};
-    unsigned long message = 0;
-    if (status >> 16 == PTRACE_EVENT_CLONE && ptrace(PTRACE_GETEVENTMSG, tid_, nullptr, &message) == 0) {
-      made_ = static_cast<pid_t>(message);
-    }
+    if (status >> 16 == PTRACE_EVENT_CLONE) made_ = static_cast<pid_t>(event_message(tid_));
   }
   if (!get_regs(tid_, regs)) return Error{"a process that was to live was killed"};
   return static_cast<int64_t>(regs.rax);

@@ -20,7 +20,7 @@ class LiveCalls {
   Result<int64_t> must(const std::string& doing, long number, std::initializer_list<uint64_t> args);
   // Puts bytes where a call can read them, and returns their address. There is one such place.
   Result<uint64_t> put(const void* bytes, size_t size);
-  // A thread that the last call has made, by the number by which we know it; -1: none.
+  // A thread that the last call has made, by the number by which we know it; -1 or 0: none.
   pid_t made() const { return made_; }
 
  private:

@@ -72,8 +72,7 @@ Result<std::string> MappedPaths::of(uint64_t file) {
 
 Result<Transplant> Transplant::begin(pid_t pid) {
   int status = 0;
-  if (ptrace(PTRACE_SEIZE, pid, nullptr, kOptions) != 0 || ptrace(PTRACE_INTERRUPT, pid, nullptr, nullptr) != 0 ||
-      !wait_for(pid, status) || !WIFSTOPPED(status)) {
+  if (!seize(pid, kOptions) || !interrupt(pid) || !wait_for(pid, status) || !WIFSTOPPED(status)) {
     return errno_error("cannot trace a process that is to live");
   }
   ASSIGN_OR_RETURN(Memory memory, Memory::open(pid));
@@ -86,12 +85,11 @@ Result<Transplant> Transplant::begin(pid_t pid) {
 // Its area for restartable sequences (rseq(2)), which our own C library has registered, is about to be unmapped.
 Result<void> Transplant::forget_sequences() {
   constexpr uint64_t kUnregister = 1;  // RSEQ_FLAG_UNREGISTER
-  __ptrace_rseq_configuration area{};
-  const long size = ptrace(PTRACE_GET_RSEQ_CONFIGURATION, pid_, sizeof area, &area);
-  if (size < static_cast<long>(sizeof area) || area.rseq_abi_pointer == 0) return {};
+  const auto area = rseq_area(pid_);
+  if (!area) return {};
   LiveCalls calls(pid_, memory_);
   TRY(calls.must("give up restartable sequences", SYS_rseq,
-                 {area.rseq_abi_pointer, area.rseq_abi_size, kUnregister, area.signature}));
+                 {area->address, area->length, kUnregister, area->signature}));
   return {};
 }
 
@@ -282,7 +280,8 @@ Result<void> Transplant::give_threads(const LiveProcess& process) {
     TRY(calls.must(fmt::format("make thread {} again", asked.number), SYS_clone3, {place, sizeof asked.how}));
     int status = 0;
     const pid_t tid = calls.made();
-    if (tid < 0 || !wait_for(tid, status) || !WIFSTOPPED(status)) return Error{"cannot trace a thread that is to live"};
+    if (tid <= 0 || !wait_for(tid, status) || !WIFSTOPPED(status))
+      return Error{"cannot trace a thread that is to live"};
     tids_.push_back(tid);
   }
   return {};
@@ -290,8 +289,7 @@ Result<void> Transplant::give_threads(const LiveProcess& process) {
 
 // A thread may send itself signals that say that they come from others.
 Result<void> Transplant::send_pending(size_t i, const LiveProcess& process) {
-  const uint64_t all = ~0ull;
-  if (ptrace(PTRACE_SETSIGMASK, tids_[i], sizeof all, &all) != 0) {
+  if (!set_signal_mask(tids_[i], ~0ull)) {
     return errno_error("cannot block the signals of a thread that is to live");
   }
   LiveCalls calls(tids_[i], memory_);
@@ -383,7 +381,7 @@ Result<void> Transplant::finish(const LiveProcess& process) {
   for (size_t i = 0; i < process.threads.size(); ++i) {
     const LiveThread& thread = process.threads[i];
     const bool set = set_xstate(tids_[i], thread.xstate) && set_regs(tids_[i], thread.regs) &&
-                     ptrace(PTRACE_SETSIGMASK, tids_[i], sizeof thread.mask, &thread.mask) == 0;
+                     set_signal_mask(tids_[i], thread.mask);
     if (!set) return errno_error("cannot set the registers of a thread that is to live");
   }
   return {};
@@ -393,7 +391,7 @@ Result<void> Transplant::let_go(bool stopped) {
   if (stopped) kill(pid_, SIGSTOP);
   if (killed_) kill(pid_, SIGKILL);
   for (const pid_t tid : tids_) {
-    if (ptrace(PTRACE_DETACH, tid, nullptr, nullptr) == 0) continue;
+    if (detach(tid)) continue;
     if (errno != ESRCH) return errno_error("cannot let a process go");
     int status = 0;
     wait_for(tid, status);  // another process has killed it; its parent sees that after its tracer

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -81,13 +80,13 @@ Result<ThreadStop> run_to(const Redriving& redriving, RedrivenThread& thread, co
     const ThreadStop stop = redriving.runner.run(thread);
     if (!taken || stop == ThreadStop::gone) return stop;
     siginfo_t info{};
-    if (ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) != 0) return errno_error("cannot read a stub's signal");
+    if (!get_siginfo(thread.tid, info)) return errno_error("cannot read a stub's signal");
     TRY(give_back(stub, thread.tid, *taken));
     const bool faulted = stop == ThreadStop::fault && page_down(reinterpret_cast<Address>(info.si_addr)) == page;
     const bool before = faulted && thread.regs.rip != event.ip;
     if (before && left == PROT_NONE) continue;
     if (faulted && !before) info.si_signo = event.number, info.si_code = missing->code;
-    if (ptrace(PTRACE_SETSIGINFO, thread.tid, nullptr, &info) != 0) return errno_error("cannot set a stub's signal");
+    if (!set_siginfo(thread.tid, info)) return errno_error("cannot set a stub's signal");
     return stop;
   }
 }

@@ -1,7 +1,6 @@
 #include "supervisor/replay/replayer.h"
 
 #include <fmt/format.h>
-#include <sys/ptrace.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -39,7 +38,7 @@ uint64_t hard_stack_limit() {
 // Whether a thread has accessed memory to which its stack would have had to grow, to more than so many bytes.
 bool is_below_stack(pid_t pid, pid_t tid, uint64_t most) {
   siginfo_t info{};
-  if (ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) != 0) return false;
+  if (!get_siginfo(tid, info)) return false;
   if (info.si_signo != SIGSEGV || info.si_code != SEGV_MAPERR) return false;
   const auto address = reinterpret_cast<Address>(info.si_addr);
   const auto above = mapped_from(pid, address);
@@ -345,7 +344,7 @@ std::optional<siginfo_t> Replayer::fault_of(ThreadSerial serial) const {
   const auto thread = unit_.threads().find(serial);
   if (thread == unit_.threads().end() || thread->second.ahead != ThreadStop::fault) return std::nullopt;
   siginfo_t info{};
-  if (ptrace(PTRACE_GETSIGINFO, thread->second.tid, nullptr, &info) != 0) return std::nullopt;
+  if (!get_siginfo(thread->second.tid, info)) return std::nullopt;
   const Address ip = thread->second.regs.rip;
   const Gate* const gate = gates_.of(thread->second);
   if (gate && info.si_addr == reinterpret_cast<void*>(gate->physical(ip))) info.si_addr = reinterpret_cast<void*>(ip);

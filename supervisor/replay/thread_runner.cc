@@ -1,10 +1,8 @@
 #include "supervisor/replay/thread_runner.h"
 
-#include <sys/ptrace.h>
 #include <sys/wait.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <utility>
 
 #include "supervisor/replay/divergence.h"
@@ -26,7 +24,7 @@ ThreadStop ThreadRunner::run(RedrivenThread& thread, const Probe* awaited) {
   for (;;) {
     // With the tier a seccomp filter stops the program's calls, but not those of the code inside it.
     const auto how = static_cast<__ptrace_request>(gate ? PTRACE_CONT : PTRACE_SYSEMU);
-    if (ptrace(how, thread.tid, nullptr, nullptr) != 0) return ThreadStop::gone;
+    if (!resume(thread.tid, how)) return ThreadStop::gone;
     int status = 0;
     if (!wait_for(thread.tid, status) || !WIFSTOPPED(status)) {
       killed_ |= WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
@@ -38,15 +36,14 @@ ThreadStop ThreadRunner::run(RedrivenThread& thread, const Probe* awaited) {
     if (filtered || signal == kSyscallStop) {
       if (!get_regs(thread.tid, thread.regs)) return ThreadStop::gone;
       // However the thread continues, the kernel makes no call.
-      if (filtered && ptrace(PTRACE_POKEUSER, thread.tid, offsetof(user, regs.orig_rax), ~0ull) != 0)
-        return ThreadStop::gone;
+      if (filtered && !skip_call(thread.tid)) return ThreadStop::gone;
       thread.regs.orig_rax = call_number(thread.regs);
       if (gate) gate->make_canonical(thread.regs);
       thread.stopped_at_syscall = true;
       return ThreadStop::syscall;
     }
     siginfo_t info{};
-    ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info);
+    get_siginfo(thread.tid, info);
     // Anything that no instruction caused comes from outside (a terminal's Ctrl-C) and is not the program's.
     const bool own = caused_by_instruction(info);
     if (!own && (signal != SIGXCPU || !is_overdue(thread, awaited))) continue;
@@ -73,13 +70,13 @@ bool ThreadRunner::step(RedrivenThread& thread, const InstructionAt& instruction
 bool ThreadRunner::run_to_trap(RedrivenThread& thread, __ptrace_request how) {
   for (;;) {
     int status = 0;
-    if (ptrace(how, thread.tid, nullptr, nullptr) != 0 || !wait_for(thread.tid, status) || !WIFSTOPPED(status)) {
+    if (!resume(thread.tid, how) || !wait_for(thread.tid, status) || !WIFSTOPPED(status)) {
       killed_ |= WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
       return false;
     }
     if (WSTOPSIG(status) == SIGTRAP) return get_regs(thread.tid, thread.regs);
     siginfo_t info{};
-    if (ptrace(PTRACE_GETSIGINFO, thread.tid, nullptr, &info) != 0 || caused_by_instruction(info)) return false;
+    if (!get_siginfo(thread.tid, info) || caused_by_instruction(info)) return false;
   }
 }
 
@@ -111,7 +108,7 @@ void ThreadRunner::begin_search(const RedrivenThread& thread) {
 // Which memory the thread that is stopped at a fault could not access, if that is known.
 std::string faulting_access(pid_t tid) {
   siginfo_t info{};
-  const bool known = ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) == 0 && info.si_signo == SIGSEGV &&
+  const bool known = get_siginfo(tid, info) && info.si_signo == SIGSEGV &&
                      (info.si_code == SEGV_MAPERR || info.si_code == SEGV_ACCERR);
   return known ? ", which accesses " + hex(reinterpret_cast<Address>(info.si_addr)) : "";
 }

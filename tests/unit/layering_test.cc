@@ -207,6 +207,23 @@ TEST_CASE("one process is waited for with wait_for() only") {
   }
 }
 
+TEST_CASE("only base, the stub, the tracer and the probe call ptrace(2)") {
+  const std::set<std::string> others{"base/remote.cc", "checkpoint/stub.cc", "supervisor/replay/probe.cc",
+                                     kRecord + "/kernel/ptrace_tracer.cc"};
+  for (const auto& [directory, allowed] : kMayInclude) {
+    for_each_source(directory, [&](const fs::path& path) {
+      std::ifstream file(path);
+      for (std::string line; std::getline(file, line);) {
+        line.erase(std::min(line.find("//"), line.size()));
+        static const std::regex kTraces("\\bptrace\\((?!2\\))");
+        CAPTURE(path.string());
+        CAPTURE(line);
+        CHECK((!std::regex_search(line, kTraces) || others.contains(path.string())));
+      }
+    });
+  }
+}
+
 TEST_CASE("the recorder traces, waits and reads the time through its tracer only") {
   // These are not part of the recorder's tracing: the tracer itself; the front and the guard, one of which is the
   // recorder's parent and waits for it; the timer behind Tracer::wake_within(); threads beside the recorder, which take
@@ -221,7 +238,7 @@ TEST_CASE("the recorder traces, waits and reads the time through its tracer only
       line.erase(std::min(line.find("//"), line.size()));
       static const std::regex kCalls(
           "\\b(ptrace|wait|waitpid|waitid|wait4|wait_for|clock_gettime|setitimer)\\(|lock::now\\(|"
-          "\\bredrive::([gs]et_(regs|xstate)|wake_within)\\(");
+          "\\bredrive::([gs]et_(regs|xstate|siginfo|signal_mask)|wake_within|seize|interrupt|resume|detach)\\(");
       static const std::regex kTracers("\\b(tracer_?(\\.|->)|std::optional<Stop> )wait\\(");
       CAPTURE(path.string());
       CAPTURE(line);

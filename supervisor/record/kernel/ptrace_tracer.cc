@@ -118,9 +118,7 @@ namespace {
 Stop read_stop(PtraceTracer::Calls calls, CpuTimers& timers, pid_t tid, int status) {
   if (!WIFSTOPPED(status)) timers.erase(tid);
   const bool at_call = calls == PtraceTracer::Calls::all && WIFSTOPPED(status) && status >> 8 == kSyscallStop;
-  unsigned long message = 0;
-  if (at_call || has_message(status)) ptrace(PTRACE_GETEVENTMSG, tid, nullptr, &message);
-  return stop_of(status, message);
+  return stop_of(status, at_call || has_message(status) ? event_message(tid) : 0);
 }
 
 Waited wait_with(EarlyStops& early, PtraceTracer::Calls calls, CpuTimers& timers, int flags) {
@@ -161,13 +159,13 @@ bool PtraceTracer::has_stopped(pid_t tid) {
 }
 
 Result<void> PtraceTracer::seize(pid_t tid) {
-  if (ptrace(PTRACE_SEIZE, tid, nullptr, options_of(calls_)) == 0) return {};
+  if (redrive::seize(tid, options_of(calls_))) return {};
   return errno_error("cannot trace the program (see `redrive check --host`)");
 }
 
 void PtraceTracer::detach(pid_t tid, int signal) {
   timers_.erase(tid);
-  ptrace(PTRACE_DETACH, tid, nullptr, signal);
+  redrive::detach(tid, signal);
 }
 
 bool PtraceTracer::set_option(pid_t tid, TraceeOption option) {
@@ -187,24 +185,16 @@ bool PtraceTracer::set_option(pid_t tid, TraceeOption option) {
   return false;
 }
 
-std::optional<RseqArea> PtraceTracer::rseq(pid_t tid) {
-  struct {
-    uint64_t address;
-    uint32_t length, signature, flags, padding;
-  } found{};
-  constexpr auto kGetRseq = static_cast<__ptrace_request>(0x420f);  // PTRACE_GET_RSEQ_CONFIGURATION
-  if (ptrace(kGetRseq, tid, sizeof found, &found) < 0 || found.address == 0) return {};
-  return RseqArea{found.address, found.length, found.signature};
-}
+std::optional<RseqArea> PtraceTracer::rseq(pid_t tid) { return rseq_area(tid); }
 
 void PtraceTracer::resume(pid_t tid, Resume how, int signal) {
   // ESRCH: it was killed; waitpid reports it.
-  ptrace(request_of(how, calls_), tid, nullptr, signal);
+  redrive::resume(tid, request_of(how, calls_), signal);
 }
 
 void PtraceTracer::listen(pid_t tid) { ptrace(PTRACE_LISTEN, tid, nullptr, nullptr); }
 
-bool PtraceTracer::interrupt(pid_t tid) { return ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0; }
+bool PtraceTracer::interrupt(pid_t tid) { return redrive::interrupt(tid); }
 
 bool PtraceTracer::get_regs(pid_t tid, user_regs_struct& regs) { return redrive::get_regs(tid, regs); }
 
@@ -212,21 +202,13 @@ bool PtraceTracer::set_regs(pid_t tid, const user_regs_struct& regs) { return re
 
 Bytes PtraceTracer::get_xstate(pid_t tid) { return redrive::get_xstate(tid); }
 
-bool PtraceTracer::get_siginfo(pid_t tid, siginfo_t& info) {
-  return ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) == 0;
-}
+bool PtraceTracer::get_siginfo(pid_t tid, siginfo_t& info) { return redrive::get_siginfo(tid, info); }
 
-bool PtraceTracer::set_siginfo(pid_t tid, const siginfo_t& info) {
-  return ptrace(PTRACE_SETSIGINFO, tid, nullptr, &info) == 0;
-}
+bool PtraceTracer::set_siginfo(pid_t tid, const siginfo_t& info) { return redrive::set_siginfo(tid, info); }
 
-bool PtraceTracer::get_signal_mask(pid_t tid, uint64_t& mask) {
-  return ptrace(PTRACE_GETSIGMASK, tid, sizeof mask, &mask) == 0;
-}
+bool PtraceTracer::get_signal_mask(pid_t tid, uint64_t& mask) { return redrive::get_signal_mask(tid, mask); }
 
-bool PtraceTracer::set_signal_mask(pid_t tid, uint64_t mask) {
-  return ptrace(PTRACE_SETSIGMASK, tid, sizeof mask, &mask) == 0;
-}
+bool PtraceTracer::set_signal_mask(pid_t tid, uint64_t mask) { return redrive::set_signal_mask(tid, mask); }
 
 Result<Memory> PtraceTracer::open_memory(pid_t pid) { return Memory::open(pid); }
 

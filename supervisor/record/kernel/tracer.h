@@ -111,13 +111,6 @@ struct NoneStopped {};
 struct NoTracees {};
 using Waited = std::variant<Stopped, NoneStopped, NoTracees>;
 
-// What a thread has registered for restartable sequences (rseq(2)).
-struct RseqArea {
-  uint64_t address = 0;
-  uint32_t length = 0;
-  uint32_t signature = 0;
-};
-
 // Until when a thread runs.
 enum class Resume : uint8_t {
   cont,             // its next stop of any other kind
