@@ -1,8 +1,8 @@
 // Replaces instructions with nondeterministic results in mapped files by others that trap, on machines that cannot be
 // told to trap these. Where a version of a file holds them is looked for once, and the cache of files remembers it,
-// with what its cpuid instructions ask: that is answered in later recordings as soon as the file is mapped. Asking the
-// processor costs 10 us on a virtual machine, so a program's start saves more by this than the rest of it costs. A
-// question that nobody has asked stops at the instruction that stands in for cpuid.
+// with what its cpuid instructions ask: that is answered in later recordings as soon as the file is mapped, because
+// asking the processor costs 10 us on a virtual machine. A question that nobody has asked stops at the instruction that
+// stands in for cpuid.
 #pragma once
 
 #include <map>
