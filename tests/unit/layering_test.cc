@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
@@ -165,6 +166,22 @@ TEST_CASE("the recorder is divided into rooms, which its page lists in the order
     if (std::regex_search(line, match, kRow)) listed.push_back(match.str(1));
   }
   CHECK_EQ(listed, kRooms);
+}
+
+TEST_CASE("a design page has at most two pages") {
+  constexpr long kMostWords = 1300;
+  long pages = 0;
+  for (const auto& [directory, allowed] : kMayInclude) {
+    for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+      if (entry.path().filename() != "DESIGN.md") continue;
+      ++pages;
+      std::ifstream page(entry.path());
+      const long words = std::distance(std::istream_iterator<std::string>(page), {});
+      CAPTURE(entry.path().string());
+      CHECK_LE(words, kMostWords);
+    }
+  }
+  CHECK_GT(pages, static_cast<long>(kRooms.size()));
 }
 
 TEST_CASE("plan and evaluation compute: they trace nothing, and make no process") {
