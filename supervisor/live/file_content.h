@@ -11,8 +11,10 @@
 namespace redrive {
 
 // Whether the file still holds what it held at some place, as far as its description tells, and all that it holds
-// beyond was added by the recording after that, through the same description, and is there as it was written. `there`,
-// `later`: the description at that place and at the recording's end.
+// beyond was added by the recording after that, through the same description, and is there as it was written. Others
+// may have written too, and the file may have changed since, so the file is compared with the hashes of these writes.
+// Events hold no hash of the bytes alone that writev(2), sendfile(2) and the like have written: then the answer is no.
+// `there`, `later`: the description at that place and at the recording's end.
 Result<bool> was_added_later(const Trace& trace, const std::string& path, const OpenObject& there,
                              const OpenObject& later);
 

@@ -1,4 +1,8 @@
 // What is to be made of open files: where they are now, and whether they are as they were.
+//
+// A file that the program writes and that has no name, or was removed since, is made anew from the bytes that calls
+// through its description have put there. One that it only reads is missing then, unless the trace has a copy. Names
+// are followed only for files that are written, because each call that has changed a name since has to be re-driven.
 #pragma once
 
 #include <map>

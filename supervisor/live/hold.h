@@ -1,5 +1,8 @@
 // A control group of its own, in which processes stand still (cgroups(7), the freezer of version 2): nothing of them
-// runs, and no signal and no tracer makes that so.
+// runs, and no signal and no tracer makes that so. CRIU, which cannot dump what is traced, takes over from it.
+//
+// A stop by SIGSTOP would be part of a checkpoint: a restored process would stand until SIGCONT, its parent would get
+// SIGCHLD twice, and handlers of SIGCONT would run.
 #pragma once
 
 #include <memory>

@@ -22,7 +22,8 @@ class ImageDirectory {
   ImageDirectory& operator=(const ImageDirectory&) = delete;
 
   const std::string& path() const { return path_; }  // absolute, without symbolic links
-  // The program of the first process in the PID namespace: it waits for its children until there are none.
+  // The program of the first process in the PID namespace: it waits for its children until there are none. It is tiny,
+  // because all that the first process has mapped has to be restored too.
   std::string init() const { return path_ + "/init"; }
 
   // Lets processes have files in this directory as standard streams, and instead of those that they have open for
@@ -32,7 +33,7 @@ class ImageDirectory {
   Result<std::string> add_mapped(const std::string& from, const std::string& recorded_path);
   // The images are there: adds the script that restores them. The directory stays.
   Result<void> finish();
-  // That script.
+  // That script. It cuts the files that processes write before each restore, because CRIU compares their lengths.
   std::string script() const { return path_ + "/restore"; }
 
  private:

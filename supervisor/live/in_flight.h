@@ -1,4 +1,5 @@
-// Which bytes of messages have been sent and not received.
+// Which bytes of messages have been sent and not received. It does not know datagrams that nobody has received, nor
+// empty ones, because nothing tells where they went; those of socket pairs are counted (OpenObject::packets).
 #pragma once
 
 #include <map>
@@ -36,7 +37,7 @@ class InFlight {
   void sent(EventRef event, const Send& send, uint64_t at_ns, bool urgent = false);
   void received(const Receive& receive, bool urgent = false);
 
-  // What is on its way in a channel, in the order of sending.
+  // What is on its way in a channel, in the order of sending; of several senders, as far as times tell.
   std::vector<Piece> pieces(uint64_t channel) const;
   // The same of these sends, whatever their channels.
   std::vector<Piece> pieces(const std::set<EventRef>& sends) const;

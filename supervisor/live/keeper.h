@@ -1,7 +1,14 @@
 // Makes the processes that are to live, each with what the kernel holds for it, in namespaces in which they have their
-// numbers again; and waits for them. They wait for somebody to give them their memory and threads (Transplant). Or all
-// is made so that it can be dumped: then nothing is in the tree that is not of the processes, but for a first process
-// of a few instructions, and no mount namespace.
+// numbers again; and waits for them. They wait for somebody to give them their memory and threads (Transplant).
+//
+// A process of one thread makes the namespaces (PID, mounts, time; without privilege also a user namespace with the
+// same user) and a first process in them. That makes all objects and, by clone3(2) with set_tid, the processes, each by
+// its parent. Each gives itself its descriptors, directory, signal actions and session.
+//
+// Or all is made so that it can be dumped: then nothing is in the tree that is not of the processes, but for a first
+// process of a few instructions. In a PID namespace all numbers are free where it is restored. There is no mount
+// namespace, because CRIU would have to make all the machine's mounts again. The keeper outlives redrive and ends all
+// when a pipe is closed (lifeline_), because a death signal (PR_SET_PDEATHSIG) would be part of the checkpoint.
 #pragma once
 
 #include <memory>

@@ -130,8 +130,9 @@ struct OpenObject {
   std::vector<EventRef> packet_receipts;
   // eventfd: writes since it was read; timerfd, signalfd: the last setting.
   std::vector<PastCall> changes;
-  uint64_t expirations = 0;         // timerfd: how many were read since that
-  std::set<UnitId> users;           // eventfd: which units have read or written it
+  uint64_t expirations = 0;  // timerfd: how many were read since that
+  // eventfd: which units have read or written it. If there are several, nothing tells in which order: it is refused.
+  std::set<UnitId> users;
   std::map<int, PastCall> watched;  // epoll: by descriptor, the last EPOLL_CTL_ADD or MOD
   std::map<int, ObjectNumber> watched_objects;
   uint64_t watch_changes = 0;                // how often it was told what to watch

@@ -1,4 +1,7 @@
 // Makes open files, pipes, sockets and the like anew. For a process of one thread.
+//
+// TCP connections among the units have addresses of the loopback. What was on its way in a socket is sent by this
+// process, and SO_PASSCRED (unix(7)) says so.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,9 @@
 // Messages that race: which message of a unit another unit can receive first, and where it must stand for that.
 //
 // A message races with others as long as its receiver has not begun to receive it, and nothing that it depends on comes
-// after the place of the receiver.
+// after the place of the receiver. The receiver stands where it can still choose: a read from a channel of its own has
+// been chosen by the poll(2), or accept(2), before it. The end of a stream is not a message: the receiver may see that
+// another sender has closed its end, if nothing of that sender is on its way, before it gets the message.
 #pragma once
 
 #include <optional>
@@ -57,8 +59,9 @@ Result<Delivery> choose_delivery(const std::vector<Reception>& receptions, const
 Result<Delivery> find_delivery(const Trace& trace, const Communication& communication, const Past& later,
                                const FirstWanted& wanted);
 
-// Lets a breakpoint at which the receiver stands before its place also hold the message. An Error if the message
-// depends on what the receiver does there.
+// Lets a breakpoint at which the receiver stands before its place also hold the message, as if it were received there.
+// So the sender has sent it, and whatever that needed has happened; all others stand as early as they can. An Error if
+// the message depends on what the receiver does at its place or later.
 Result<void> add_delivery(const Delivery& delivery, Communication& communication);
 
 }  // namespace redrive

@@ -20,7 +20,8 @@ struct RevivalOptions {
   std::optional<FirstWanted> first;  // which message its receiver gets first; without it, at least one event
   Files files = Files::real;
   bool stopped = false;  // they stand stopped (SIGSTOP)
-  // Only this unit lives, of which there is an event; what it has connected to others is closed.
+  // Only this unit lives, of which there is an event; what it has connected to others is closed. The past of all units
+  // is read, because of what it has inherited, but only its own replay set is re-driven.
   std::optional<UnitId> only;
   ImageDirectory* images = nullptr;  // they are to be dumped there
   bool in_process = true;

@@ -1,4 +1,5 @@
-// Memory that processes of a unit have mapped shared, for those that are to live: each is copied into a memory object.
+// Memory that processes of a unit have mapped shared, for those that are to live: each is copied into a memory object,
+// also a System V segment, which shmdt(2) then does not know.
 #pragma once
 
 #include <map>

@@ -4,6 +4,10 @@
 // The events do not tell that. Their times do, as far as they are known: of calls that were served in process, to a
 // millisecond or so. So a signal is taken to be the first one that can have been sent before it arrived. When a process
 // that ends sends SIGCHLD is not known at all, only that this is after its last event, and before a wait returns it.
+//
+// Signals of any other origin, such as the end of a parent (PR_SET_PDEATHSIG) or of a terminal, are not known here, so
+// that one that was sent may come again in a process that lives. So may a signal that came within a millisecond after
+// another of its kind from another process.
 #pragma once
 
 #include <map>

@@ -280,8 +280,8 @@ void drop_cut(std::vector<InFlight::Piece>& pieces) {
 
 }  // namespace
 
-// The ends of a connection are a queue: as many packets as were received are gone, the oldest first. Contents do not
-// tell which these were, because they may be equal, cut or empty.
+// The ends of a connection are a queue: as many packets as were received are gone, the oldest first. Contents, by which
+// the recorder finds senders, do not tell which these were, because they may be equal, cut or empty.
 std::vector<InFlight::Piece> SpecMaker::packets_between(const OpenObject& sender, const OpenObject& receiver,
                                                         uint64_t channel) const {
   std::vector<InFlight::Piece> all;
@@ -542,6 +542,8 @@ Result<void> SpecMaker::add_socket(const OpenObject& object, const WantedInputs&
   return {};
 }
 
+// An epoll instance reports once more what it was told to report by edges (EPOLLET), and that an end was hung up
+// although it was told to say that once (EPOLLONESHOT) and has.
 Result<void> SpecMaker::add_special(const OpenObject& object, const WantedInputs& inputs, LiveObject& out) const {
   if (object.kind == Kind::eventfd) {
     out.counter = object.made.args[0];

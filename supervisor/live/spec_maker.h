@@ -1,5 +1,9 @@
 // From the past of a cut, and the states of the units that stand there, to what is to be made. Refuses what cannot live
 // again.
+//
+// Whether a process was stopped or continued by a signal is not known. One whose stop is pending stops, any other runs,
+// and a wait for such a change (WUNTRACED, WCONTINUED) may not end; check_continued() refuses where the recording shows
+// that it would not.
 #pragma once
 
 #include <functional>

@@ -19,12 +19,13 @@ struct TimerSetting {
 };
 
 // What is left of a timerfd for `clock`. `set`, `asked`: the last timerfd_settime(2), and what it was given.
-// `expirations`: how many were read since. Nothing: it does not run.
+// `expirations`: how many were read since. Nothing: it does not run, as one without a period that was read since.
 std::optional<TimerSetting> left_of_timerfd(const PastCall& set, const __kernel_itimerspec& asked, int clock,
                                             uint64_t expirations, uint64_t now_ns);
 
-// What is left of a process's timer (setitimer(2)), for which `which` is ITIMER_REAL or so. Nothing: it does not run.
-// What has gone by of the time of one that counts processor time is not known: it starts anew.
+// What is left of a process's timer (setitimer(2)), for which `which` is ITIMER_REAL or so. Nothing: it does not run,
+// as one without a period whose signal has arrived. A signal that nobody has sent is taken to be the timer's. What has
+// gone by of the time of one that counts processor time is not known: it starts anew.
 std::optional<itimerval> left_of_itimer(uint64_t which, const TimerModel& timer, const itimerval& asked,
                                         uint64_t now_ns);
 

@@ -1,5 +1,6 @@
 // Gives a process that waits (Keeper) the memory, the threads and the registers that a re-driven one has where it
-// stands, and lets it go.
+// stands, and lets it go. The process is traced. It makes the mappings by calls at a page of ours (kLiveGate), and
+// their contents come through /proc/PID/mem. Then come threads, registers, masks and timers, and the page of ours goes.
 #pragma once
 
 #include <map>
