@@ -5,10 +5,11 @@
 // W/J + P*(1 - 1/J) (Graham, 1969). makespan.cc promises this too, but has to decide at each receive, with an interval
 // that may last for T and others that may go on. Here payloads are held. When an interval ends, its replay set is
 // known, and so is the time of its replay. If that exceeds C, the replay set is cut: part of it stays, and what that
-// part has received from the rest is kept. The part grows from the interval, by what it has received most bytes from,
-// as long as it fits into C. Of all parts that are seen so, that one stays for which the fewest bytes are kept for the
-// work that can follow before the next cut: what is left up to C on J cores, and the intervals of the part that have
-// not ended.
+// part has received from the rest is kept. The part is a set, because one interval gains nothing by being cut off from
+// one sender of several. It grows from the interval, by what it has received most bytes from (like the order of Stoer
+// and Wagner's minimum cut), as long as it fits into C. Of all parts that are seen so, that one stays for which the
+// fewest bytes are kept for the work that can follow before the next cut: what is left up to C on J cores, and the
+// intervals of the part that have not ended. So a chain is cut far from where the next cut will be.
 //
 // Invariant: the replay of an interval of length L takes at most C, or C + (L - T) if that is more. What it has
 // received is held until it ends, so it can be cut off from all others; keeping more later only makes replays shorter.

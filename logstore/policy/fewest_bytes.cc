@@ -1,22 +1,26 @@
 // Our own policy. It makes the promise of critical-path (no interval's critical path exceeds C) and keeps fewer bytes.
+// Both are greedy: to find the smallest set of messages is NP-hard (Netzer et al.).
 //
 // Most of what critical-path keeps are messages from units far into their interval to units that have just begun one:
-// all messages that are sent between the two units' checkpoints. So this policy places checkpoints on lines. When one
-// unit comes near T, every unit takes a checkpoint before its next event; then only what was in flight when the line
-// was drawn goes from before the line to after it. In the last quarter of T, the line is drawn as soon as there are no
-// more bytes in flight than the fewest in the quarter before; a unit that takes its checkpoint without a line draws one
-// in any case. A unit with a short path takes no part in the line: what it sends is cheap to recompute.
+// all messages that are sent between the two units' checkpoints. At C = 2T these come with a path of about C/2, and the
+// rest of the interval adds C/2. So this policy places checkpoints on lines. When one unit comes near T, every unit
+// takes a checkpoint before its next event; then only what was in flight when the line was drawn goes from before the
+// line to after it. In the last quarter of T, the line is drawn as soon as there are no more bytes in flight than the
+// fewest in the quarter before; a unit that takes its checkpoint without a line draws one in any case. A unit with a
+// short path takes no part in the line: what it sends is cheap to recompute. What a process computes between two looks
+// at its messages must be short compared with T, because messages that wait meanwhile are in flight at any line.
 //
-// The rest are messages that would exceed C if their receiver's interval lasted for T. Because of the lines, most
-// intervals end sooner. So such a message is dropped if it does not exceed C with an interval as long as the previous
-// one. From then on the interval must end in time: its checkpoint is due an eighth of T before the path reaches C,
-// unless a line comes first. If the checkpoints are those of a recording, it is known what exceeds C. A unit whose
-// checkpoint was skipped, or came later than that, is not relied on: until one has come in time, it counts as one that
-// will compute for T.
+// The rest are messages that would exceed C if their receiver's interval lasted for T: any message between units that
+// are not at quite the same place in their intervals, if the paths of these began with what was in flight at a line.
+// Because of the lines, most intervals end sooner. So such a message is dropped if it does not exceed C with an
+// interval as long as the previous one. From then on the interval must end in time: its checkpoint is due an eighth of
+// T before the path reaches C, unless a line comes first. If the checkpoints are those of a recording, it is known what
+// exceeds C. A unit whose checkpoint was skipped, or came later than that, is not relied on: until one has come in
+// time, it counts as one that will compute for T.
 //
 // Every message that was in flight at a line is treated as if it came right after the line, whatever is left of its
-// receiver's own interval: that interval may end in time, but with the path that the message brings, everything that
-// the receiver sends from then on would exceed C.
+// receiver's own interval: that interval may end in time, as those of a unit that waits much do, but with the path that
+// the message brings, everything that the receiver sends from then on would exceed C.
 //
 // Where paths grow long within the interval between two lines (units that work one after the other), the chain can be
 // cut by keeping any of its messages. So a small message is kept before its path reaches the limit, rather than a large

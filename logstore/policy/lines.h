@@ -1,5 +1,5 @@
 // Where checkpoints are cheap: lines, at which every unit takes one before its next event, drawn where few bytes are in
-// flight (DESIGN.md, "Fewest bytes"). Shared by the policies that place checkpoints.
+// flight (fewest_bytes.cc). Shared by the policies that place checkpoints.
 #pragma once
 
 #include <algorithm>

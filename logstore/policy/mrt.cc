@@ -33,7 +33,7 @@
 //
 // Rule 2 for index i depends on what the checkpoints of index i+2 of every unit know. Where the papers broadcast, this
 // object sees all units: it settles index i when all have reached that index or have ended (counted as no coordination
-// time).
+// time). It grows with the number of units, including those that have ended.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -76,20 +76,25 @@ class Policy {
   // Called after on_checkpoint() when more is known of what the new interval starts from: how long restoring it takes,
   // and, about, how much memory it is.
   virtual void on_restore_known(uint32_t /*unit*/, uint64_t /*restore_ns*/, uint64_t /*memory_bytes*/) {}
-  // Called before on_receive() if checkpoints come by a clock that continues while a unit waits, as in an evaluation:
-  // the time of the interval at which it ends at the latest, which is before T if the unit has waited.
+  // Called before on_receive() if checkpoints come by a clock that all units share and that continues while they wait,
+  // as in an evaluation: the time of the interval at which it ends at the latest, which is before T if the unit has
+  // waited. By that clock, critical-path at C = 2T keeps only what crosses checkpoints (tests/bench/papers.md, "Figure
+  // 4").
   virtual void on_end_known(uint32_t /*unit*/, uint64_t /*by_ns*/) {}
   virtual Tag on_send(uint32_t unit, uint64_t at_ns, uint64_t bytes) = 0;
   virtual Decision on_receive(uint32_t unit, uint64_t at_ns, const Tag& tag, uint64_t bytes) = 0;
   // The receive has happened and its payload was kept, although the receive should have come after a checkpoint.
   virtual void on_kept(uint32_t /*unit*/, const Tag& /*tag*/) {}
-  // Asked before each event of the unit: whether this is a good place for a checkpoint.
+  // Asked before each event of the unit: whether this is a good place for a checkpoint. That is a wish about where one
+  // is cheap, on which no promise depends. The recorder asks late, at times after those of events that are still in a
+  // ring, so asking changes nothing that decisions depend on.
   virtual bool wants_checkpoint(uint32_t /*unit*/, uint64_t /*at_ns*/) { return false; }
   // Whether one of the next events may be a good place. The recorder then asks before every event, of all units.
   virtual bool looks_for_place() const { return false; }
   // The time in the unit's interval at which a checkpoint should come, if that is before T. It changes with events.
   virtual uint64_t checkpoint_by_ns(uint32_t /*unit*/) const { return UINT64_MAX; }
-  // Whether it compares times of different units. An evaluation that has a clock for all units tells them by that one.
+  // Whether it compares times of different units. An evaluation that has a clock for all units tells them by that one,
+  // by which no message is received before it is sent.
   virtual bool compares_units() const { return false; }
   virtual void on_end(uint32_t /*unit*/, uint64_t /*at_ns*/) {}  // no event of unit follows
   // C and T change from now on. The promise holds with the new ones for intervals that begin later, or, if both are
