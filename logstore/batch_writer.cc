@@ -6,7 +6,9 @@
 namespace redrive {
 namespace {
 
-constexpr int kEventLevel = 4;  // DESIGN.md
+// Of zstd. Level 4 needs a tenth less space than level 1 for exchanges over a Unix socket and for redis, and 70 instead
+// of 50 ms for 1.4 million events of redis. Level 5 needs twice the time, for 1 % less there.
+constexpr int kEventLevel = 4;
 constexpr size_t kOpenFiles = 256;  // make -j has thousands of units, a process has 1024 descriptors
 constexpr size_t kSpareBlocks = 8;
 

@@ -3,9 +3,19 @@
 // is learnt again, and errors of the cache are not reported. FORMAT.md, "Cache".
 //
 // A file is identified by its version, and only if that is sure to change with the file's bytes (stays() in
-// file_cache.cc). An entry of another build of redrive, a damaged entry, and a copy that has changed count as absent
-// and are replaced. Any number of recordings may use the directory at once: everything is written to another name and
-// renamed.
+// file_cache.cc). A hash of four of its pages, among them the first with the build-id, protects against device numbers
+// that mean something else in another container. What remains is an overlayfs over tmpfs, and root writing into a
+// system library through a mapping.
+//
+// Only what was synced is kept, when a recording has ended well; a killed one leaves nothing. An entry of another build
+// of redrive, a damaged entry, and a copy with another inode, size or time count as absent and are replaced. Once a
+// week, all of a copy is verified. Any number of recordings may use the directory at once, without locks: everything is
+// written to another name and renamed, and the last one wins.
+//
+// A trace shares the copy's blocks, by a clone (FICLONE) where the file system supports it, otherwise by a hard link.
+// One damaged copy then damages all traces that have links to it; their checksums report it at a replay or check. The
+// alternative is to write 93 MB for each Python. Copies are read-only, and a replay maps them privately. On another
+// file system, files are copied as without a cache, and only the facts are used.
 #pragma once
 
 #include <map>

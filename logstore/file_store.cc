@@ -30,7 +30,7 @@ bool is_content_name(const std::string& name) {
 
 // The bytes are in the processor's cache when they are hashed, and are written from there. copy_file_range(2) would
 // require a second reading for the hash, and could not guarantee that both readings saw the same bytes. The blocks of a
-// hole are neither read nor written.
+// hole are hashed as the zeros that they are (lseek(2), SEEK_DATA), and neither read, written nor, later, verified.
 Result<FileStoreWriter::Copied> FileStoreWriter::copy(int source, const std::string& open_path, const std::string& to,
                                                       bool& storage_failed) {
   storage_failed = true;

@@ -3,6 +3,9 @@
 // All files are append-only or published whole (written under another name, synced, renamed). SIGKILL loses only what
 // was not flushed. Trace cuts a torn last record, and reports any other damage by file and offset (Status::damaged).
 // The segments are the truth; catalog.sqlite is derived from them, for those who ask for it (catalog_path).
+//
+// The writer holds a lock (flock(2)) on the directory. A trace without an end is being recorded if the lock is held;
+// otherwise its recorder was killed. Readers do not lock.
 #pragma once
 
 #include <chrono>

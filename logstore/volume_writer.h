@@ -1,5 +1,6 @@
 // Writes one volume of a trace: the journal, the segments, the pages and the images in its directory. A separate thread
-// packs and writes events; images may be written from a third one.
+// packs and writes events; images may be written from a third one. The threads share the journal (by its mutex), the
+// list of unsynced paths and the first error. Syncing opens files by path, so that no descriptor is shared.
 #pragma once
 
 #include <atomic>
