@@ -1,4 +1,8 @@
 // How long replays take on this host, from some that were measured.
+//
+// All costs are found together, by a linear program. One after the other, each from the replays that have little else,
+// would not do: the shortest replay of a program may execute four intervals, and with a bound of a second a third was
+// lost to what was taken for beginning.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +26,8 @@ struct MeasuredReplay {
 Pace fit_pace(const std::vector<MeasuredReplay>& measured);
 
 // What makes the measured replays fast need not make others fast, which may be much longer: what they take can often be
-// divided between messages and executing in several ways.
+// divided between messages and executing in several ways. Where all that were measured have as many messages for each
+// second, all of it could be put on the messages, and what has fewer would be predicted too short.
 inline constexpr double kLeastPace = 1;
 
 // Those of which the pace can be found: the shortest, the longest, and those that are least like these. Their times
