@@ -90,6 +90,28 @@ static void check_all(int more) {
   wait_for_exit(child, 0);
 }
 
+// A process that is stopped by a signal is not said to be stopped by its tracer.
+static void check_stopped(void) {
+  const pid_t child = MUST(fork());
+  if (child == 0) {
+    for (;;) pause();
+  }
+  int status;
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/status", child);
+  MUST(kill(child, SIGSTOP));
+  CHECK(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+  read_in_pieces(path, sizeof text - 1);
+  CHECK(strcmp(value("State:"), "T (stopped)") == 0);
+  MUST(kill(child, SIGCONT));
+  do {
+    read_in_pieces(path, sizeof text - 1);
+    CHECK(*value("State:") != 't');
+  } while (*value("State:") == 'T');
+  MUST(kill(child, SIGKILL));
+  CHECK(waitpid(child, &status, 0) == child);
+}
+
 // The kernel decides whether the file can be opened, and how.
 static void check_opens(void) {
   FAILS(open("/proc/self/status", O_RDONLY | O_CREAT | O_EXCL, 0600), EEXIST);
@@ -120,6 +142,7 @@ int main(void) {
   read_in_pieces("/proc/self/status", sizeof text - 1);
   filters_before = atoi(value("Seccomp_filters:"));
   check_all(0);
+  check_stopped();
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET((size_t)MUST(sched_getcpu()), &one);

@@ -87,6 +87,9 @@ std::string adapted_status(const AdaptedFiles::Subject& subject, const std::stri
     const std::string name = line.substr(0, line.find(':'));
     std::optional<std::string> value;
     if (name == "TracerPid") value = "0";
+    if (name == "State" && field(status, name).starts_with("t")) {
+      value = subject.is_stopped ? "T (stopped)" : "R (running)";
+    }
     if (name == "NoNewPrivs") value = its.no_new_privileges() ? "1" : "0";
     if (name == "Seccomp") value = its.strict() ? "1" : its.filters() ? "2" : field(own, name);
     if (name == "Seccomp_filters")

@@ -28,6 +28,7 @@ class AdaptedFiles {
   struct Subject {
     const Confinement& confinement;
     const cpu_set_t& processors;
+    bool is_stopped = false;  // by a signal, not by the recorder
   };
   // Finds the recorded thread that a file is about; nullopt if there is none.
   using Find = std::function<std::optional<Subject>(const ProcFile& status)>;

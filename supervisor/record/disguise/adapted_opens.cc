@@ -32,7 +32,7 @@ void AdaptedOpens::replace(Thread& thread, const user_regs_struct& stopped, cons
   const auto find_subject = [&](const ProcFile& status) -> std::optional<AdaptedFiles::Subject> {
     const Thread* const of = tracees_.shown_in(status, status.thread, thread);
     if (!of) return {};
-    return AdaptedFiles::Subject{of->confinement, of->processors};
+    return AdaptedFiles::Subject{of->confinement, of->processors, of->is<Thread::GroupStopped>()};
   };
   const auto text = adapted_files_.contents(thread.tid, descriptor, find_subject);
   if (!text) return;
