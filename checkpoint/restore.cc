@@ -171,7 +171,12 @@ Result<void> SharedObjects::write(uint64_t object, uint64_t offset, const void* 
 
 Result<void> SharedObjects::resize(uint64_t object, uint64_t size) {
   ASSIGN_OR_RETURN(Object* const entry, at_least(object, 0));
-  if (ftruncate(entry->fd.get(), static_cast<off_t>(size)) != 0) return errno_error("cannot resize shared memory");
+  struct stat info {};
+  // To set the size that it has would clear what its last page holds beyond it.
+  const bool has_it = fstat(entry->fd.get(), &info) == 0 && static_cast<uint64_t>(info.st_size) == size;
+  if (!has_it && ftruncate(entry->fd.get(), static_cast<off_t>(size)) != 0) {
+    return errno_error("cannot resize shared memory");
+  }
   entry->size = size;
   entry->sized = true;
   return {};

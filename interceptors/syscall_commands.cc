@@ -264,7 +264,7 @@ constexpr auto kCommands = sorted({
     emulate(NEW_CMD(syslog, 10, SYSLOG_ACTION_SIZE_BUFFER), val, ptr, val),
 
     // Futexes. The words themselves are the program's memory. The kernel only compares them, except those that it
-    // locks.
+    // locks, or changes in another way before it fails.
     emulate(CMD(futex, FUTEX_WAIT), ptr, val, val, timespec_in)
         .tests()
         .times_out(3, ETIMEDOUT)
@@ -273,10 +273,10 @@ constexpr auto kCommands = sorted({
     emulate(CMD(futex, FUTEX_WAKE), ptr, val, val).wakes_others().served(),
     emulate(CMD(futex, FUTEX_REQUEUE), ptr, val, val, val, ptr).wakes_others().served(),
     emulate(CMD(futex, FUTEX_CMP_REQUEUE), ptr, val, val, val, ptr, val).wakes_others().served(),
-    emulate(CMD(futex, FUTEX_WAKE_OP), ptr, val, val, val, in_out(4), val).wakes_others().served(),
-    emulate(CMD(futex, FUTEX_LOCK_PI), out(4), val, val, timespec_in).locks().blocks(),
+    emulate(CMD(futex, FUTEX_WAKE_OP), ptr, val, val, val, always(in_out(4)), val).wakes_others().served(),
+    emulate(CMD(futex, FUTEX_LOCK_PI), always(out(4)), val, val, timespec_in).locks().blocks(),
     emulate(CMD(futex, FUTEX_UNLOCK_PI), out(4)).locks(),
-    emulate(CMD(futex, FUTEX_TRYLOCK_PI), out(4)).locks(),
+    emulate(CMD(futex, FUTEX_TRYLOCK_PI), always(out(4))).locks(),
     emulate(CMD(futex, FUTEX_WAIT_BITSET), ptr, val, val, timespec_in, ptr, val)
         .tests()
         .times_out(3, ETIMEDOUT)
@@ -285,7 +285,7 @@ constexpr auto kCommands = sorted({
     emulate(CMD(futex, FUTEX_WAKE_BITSET), ptr, val, val, ptr, ptr, val).wakes_others().served(),
     refuse(CMD(futex, FUTEX_WAIT_REQUEUE_PI), ENOSYS, kRequeuedLock),
     refuse(CMD(futex, FUTEX_CMP_REQUEUE_PI), ENOSYS, kRequeuedLock),
-    emulate(NEW_CMD(futex, 13, FUTEX_LOCK_PI2), out(4), val, val, timespec_in).locks().blocks(),
+    emulate(NEW_CMD(futex, 13, FUTEX_LOCK_PI2), always(out(4)), val, val, timespec_in).locks().blocks(),
 
     // Processes.
     process_flag(CMD(prctl, PR_SET_PDEATHSIG)),

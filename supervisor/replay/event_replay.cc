@@ -85,10 +85,22 @@ Result<ThreadStop> run_to(const Redriving& redriving, RedrivenThread& thread, co
     const bool faulted = stop == ThreadStop::fault && page_down(reinterpret_cast<Address>(info.si_addr)) == page;
     const bool before = faulted && thread.regs.rip != event.ip;
     if (before && left == PROT_NONE) continue;
-    if (faulted && !before) info.si_signo = event.number, info.si_code = missing->code;
+    if (faulted && !before) {
+      info.si_signo = thread.fault_signal = event.number;
+      info.si_code = missing->code;
+    }
     if (!set_siginfo(thread.tid, info)) return errno_error("cannot set a stub's signal");
     return stop;
   }
+}
+
+// Whether an instruction has raised the signal of the event. Where a stack has no room for the handler's frame, the
+// kernel forces SIGSEGV instead.
+bool raised_as_recorded(const Redriving& redriving, const RedrivenThread& thread, const Event& event) {
+  if (thread.fault_signal == event.number) return true;
+  constexpr uint64_t kFrame = 1024;  // a frame is larger
+  uint8_t any = 0;
+  return event.number == SIGSEGV && !redriving.unit.memory(thread).get(thread.regs.rsp - kRedZone - kFrame, any);
 }
 
 }  // namespace
@@ -153,6 +165,9 @@ Result<Step> EventReplay::replay_signal(RedrivenThread& thread, EventIndex index
     const uint64_t ip = point == SignalPoint::fault ? thread.regs.rip : thread.regs.rip - 2;
     if (!right_kind || ip != event.ip) {
       return diverged(thread, index, expected, redriving_.runner.came_to(thread, stop));
+    }
+    if (point == SignalPoint::fault && !raised_as_recorded(redriving_, thread, event)) {
+      return diverged(thread, index, expected, fmt::format("signal {} there", thread.fault_signal));
     }
     thread.stopped_at_syscall = false;
   }

@@ -27,6 +27,7 @@ struct RedrivenThread {
   bool stopped_at_syscall = false;  // entered, its result not given yet
   user_regs_struct regs{};          // as at the last stop
   std::optional<ThreadStop> ahead;  // it is at its next stop already
+  int fault_signal = 0;             // that its last fault has raised
   bool reseated = false;            // it may stand right before a call that was replaced (UnitGates::replace())
 };
 

@@ -54,6 +54,7 @@ ThreadStop ThreadRunner::run(RedrivenThread& thread, const Probe* awaited) {
       continue;
     }
     if (gate) gate->make_canonical(thread.regs);
+    thread.fault_signal = info.si_signo;
     return own ? ThreadStop::fault : ThreadStop::overdue;
   }
 }

@@ -4,6 +4,7 @@
 
 #include <linux/sched.h>
 #include <sched.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +22,7 @@ struct BirthRequest {
   Address child_tid = 0;
   Address stack = 0;  // the child's initial stack pointer; 0: the same as its parent's
   uint64_t tls = 0;
+  int exit_signal = 0;  // that the child's end sends
 };
 
 inline bool is_birth(const SyscallRow& row) {
@@ -38,17 +40,18 @@ inline bool executes_program(const SyscallRow& row, const std::array<uint64_t, 6
 inline BirthRequest birth_request(const SyscallRow& row, const std::array<uint64_t, 6>& args, const Memory& memory) {
   switch (row.special) {
     case Special::vfork:
-      return {CLONE_VM | CLONE_VFORK};
+      return {CLONE_VM | CLONE_VFORK, 0, 0, 0, 0, 0, SIGCHLD};
     case Special::clone:
-      return {args[0], args[2], args[2], args[3], args[1], args[4]};
+      return {args[0], args[2], args[2], args[3], args[1], args[4], static_cast<int>(args[0] & CSIGNAL)};
     case Special::clone3: {
       clone_args asked{};
       memory.read(args[0], &asked, std::min<uint64_t>(args[1], sizeof asked));
       const Address stack = asked.stack ? asked.stack + asked.stack_size : 0;
-      return {asked.flags, asked.pidfd, asked.parent_tid, asked.child_tid, stack, asked.tls};
+      const auto signal = static_cast<int>(asked.exit_signal);
+      return {asked.flags, asked.pidfd, asked.parent_tid, asked.child_tid, stack, asked.tls, signal};
     }
     default:
-      return {};
+      return {0, 0, 0, 0, 0, 0, SIGCHLD};
   }
 }
 

@@ -169,7 +169,7 @@ void Births::born(Thread& parent, pid_t tid) {
 // parent stays in the kernel until the child has stopped, or was killed; the child's stop is handled in its turn.
 void Births::let_write_number(pid_t child) { stops_.await(child); }
 
-void note_birth(const Thread& parent, const Memory& memory, Event& event) {
+void note_birth(const Thread& parent, int64_t result, const Memory& memory, Event& event) {
   const BirthRequest request = birth_request(*parent.call.row, parent.call.args, memory);
   const auto note = [&](uint64_t flag, Address address) {
     MemoryWrite write{address, sizeof(int32_t), MemoryWrite::Kind::data, Bytes(sizeof(int32_t))};
@@ -177,8 +177,12 @@ void note_birth(const Thread& parent, const Memory& memory, Event& event) {
       event.writes.push_back(std::move(write));
     }
   };
-  note(CLONE_PARENT_SETTID, request.parent_tid);
-  note(CLONE_PIDFD, request.pidfd);
+  if (result > 0) {
+    note(CLONE_PARENT_SETTID, request.parent_tid);
+    const bool is_child = !(request.flags & (CLONE_THREAD | CLONE_PARENT));
+    if (is_child) parent.process->false_faults.note_child(request.exit_signal, static_cast<pid_t>(result));
+  }
+  note(CLONE_PIDFD, request.pidfd);  // before the kernel looks at the control group, and at limits
 }
 
 }  // namespace redrive

@@ -73,7 +73,7 @@ class Births {
 // Puts CLONE_UNTRACED back into the argument of a clone3(2) that the kernel has read, in the memory of the parent or of
 // its child.
 void show_untraced(const Thread& parent, const Memory& memory);
-// A birth has ended: what the kernel tells the parent through memory is an output of its call.
-void note_birth(const Thread& parent, const Memory& memory, Event& event);
+// A birth has ended, or failed: what the kernel tells the parent through memory is an output of its call.
+void note_birth(const Thread& parent, int64_t result, const Memory& memory, Event& event);
 
 }  // namespace redrive

@@ -83,7 +83,7 @@ void CallEvents::open_call(Thread& thread, const Memory& memory) {
     thread.call.output_args = thread.call.args;
   }
   forced_.note_asked(thread, memory);
-  thread.process->queued.note(row.number, thread.call.args, memory);
+  thread.process->false_faults.note_queued(row.number, thread.call.args, memory);
   packet_rings_.note_request(thread, memory);
   thread.call.sending.clear();
   if (row.traffic == Traffic::send) {
@@ -234,7 +234,7 @@ void CallEvents::note_effects(Thread& thread, int64_t result, const Memory& memo
     thread.call.changes_object = 0;
   }
   if (row.special == Special::write_process) foreign_.note_write(thread, result, event);
-  if (is_birth(row) && result > 0) note_birth(thread, memory, event);
+  if (is_birth(row) && result != 0 && !restarts(result)) note_birth(thread, result, memory, event);
   if (thread.call.asked && result == 0) forced_.has_asked(thread);
   if (result > 0 && thread.process->opens_memory) {
     foreign_.note_written_memory(thread, static_cast<uint64_t>(result), event);

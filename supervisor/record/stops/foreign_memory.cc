@@ -97,24 +97,45 @@ void ForeignMemory::note_written_memory(Thread& thread, uint64_t written, Event&
   }
 }
 
-uint64_t end_of_write(const Thread& thread, uint64_t length, uint64_t size) {
-  const SyscallRow& row = *thread.call.row;
-  const Process& process = *thread.process;
-  const auto descriptor = DescriptorInfo::read(thread.tid, thread.call.args[static_cast<size_t>(row.changed_arg)]);
-  const uint64_t flags = row.number == SYS_pwritev2 ? thread.call.args[5] : 0;
+namespace {
+
+DescriptorInfo written_descriptor(const Thread& thread) {
+  return DescriptorInfo::read(thread.tid, thread.call.args[static_cast<size_t>(thread.call.row->changed_arg)]);
+}
+
+bool appends(const Thread& thread, const DescriptorInfo& descriptor) {
+  const uint64_t flags = thread.call.row->number == SYS_pwritev2 ? thread.call.args[5] : 0;
   constexpr uint64_t kDoNotAppend = 0x20;  // RWF_NOAPPEND
-  const bool appends = (descriptor.flags & O_APPEND) && !(flags & kDoNotAppend);
-  if (appends || (flags & RWF_APPEND)) return size;
-  uint64_t end = descriptor.position;
-  if (row.change_offset < 0) return end;
+  return ((descriptor.flags & O_APPEND) && !(flags & kDoNotAppend)) || (flags & RWF_APPEND);
+}
+
+// Whether it names no place of its own.
+bool writes_at_position(const Thread& thread) {
+  const SyscallRow& row = *thread.call.row;
+  if (row.change_offset < 0) return true;
   const auto at = static_cast<size_t>(row.change_offset);
   const uint64_t offset = thread.call.args[at];
-  if (row.args[at].kind == ArgKind::val) {
-    if (static_cast<int64_t>(offset) >= 0) end = offset + length;
-  } else if (offset) {
-    process.memory.read(offset, &end, sizeof end);
-  }
+  return row.args[at].kind == ArgKind::val ? static_cast<int64_t>(offset) < 0 : offset == 0;
+}
+
+}  // namespace
+
+uint64_t end_of_write(const Thread& thread, uint64_t length, uint64_t size) {
+  const auto descriptor = written_descriptor(thread);
+  if (appends(thread, descriptor)) return size;
+  uint64_t end = descriptor.position;
+  if (writes_at_position(thread)) return end;
+  const auto at = static_cast<size_t>(thread.call.row->change_offset);
+  const uint64_t offset = thread.call.args[at];
+  if (thread.call.row->args[at].kind == ArgKind::val) return offset + length;
+  thread.process->memory.read(offset, &end, sizeof end);
   return end;
+}
+
+std::optional<uint64_t> position_written(const Thread& thread) {
+  const auto descriptor = written_descriptor(thread);
+  if (!writes_at_position(thread) || appends(thread, descriptor)) return {};
+  return descriptor.position;
 }
 
 Unit* ForeignMemory::written_unit(const Thread& thread) {

@@ -67,5 +67,7 @@ class ForeignMemory {
 
 // Where in its file a call that has written `length` bytes ended. `size`: the file's, where a write with O_APPEND ends.
 uint64_t end_of_write(const Thread& thread, uint64_t length, uint64_t size);
+// At its entry: where it will write, if that is the position of its descriptor, which others may share.
+std::optional<uint64_t> position_written(const Thread& thread);
 
 }  // namespace redrive

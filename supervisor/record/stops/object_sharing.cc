@@ -133,6 +133,7 @@ Unit* ObjectSharing::unit_to_join_for_change(Thread& thread) {
   if (!object) return nullptr;
   outside_.report_changes();
   thread.call.changes_object = object->id;
+  thread.call.position = row.file_change == FileChange::writes ? position_written(thread) : std::nullopt;
   Unit* const other = object_views_.other_user(*object, *process.unit);
   object->writable |= other || object_views_.count(*object, *process.unit);
   return joiner_.join_target(*process.unit, other);
@@ -226,7 +227,7 @@ void ObjectSharing::note_contents(Thread& thread, const MappedObject& object, co
 
 void ObjectSharing::note_growth(Thread& thread, Address start, Event& event) {
   const uint64_t before = thread.call.args[1], now = thread.call.args[2];
-  if (now <= before || before == 0 || thread.process->objects.empty()) return;
+  if (now <= before || thread.process->objects.empty()) return;  // `before` is 0: it is mapped once more
   const auto made = mapping_of(thread.process->shown_as(), start);
   const MappedObject* const object = made && made->shared ? objects_.find(made->device, made->inode) : nullptr;
   if (!object || !object->writable) return;
@@ -255,6 +256,8 @@ void ObjectSharing::note_change(Thread& thread, int64_t result, Event& event) {
     const auto length = static_cast<uint64_t>(result);
     changed.end = end_of_write(thread, length, size);
     changed.start = changed.end - std::min(changed.end, length);
+    // A process that shares the position may have moved it meanwhile.
+    if (thread.call.position && changed.start != *thread.call.position) changed = {0, size};
   } else if (row.file_change == FileChange::replaces) {
     changed.end = size;
   } else if (row.file_change == FileChange::allocates) {

@@ -113,7 +113,7 @@ void SignalDelivery::handle(Thread& thread, int signal) {
   } else if (signal == SIGCONT) {
     forget_stops(*thread.process);
   }
-  const bool caused = !raised && thread.process->queued.caused_by_instruction(info);  // by an instruction
+  const bool caused = !raised && thread.process->false_faults.caused_by_instruction(info);  // by an instruction
   std::optional<SignalMasks> known;
   const auto masks = [&]() -> const SignalMasks& {
     if (!known) known = tracer_.signal_masks(thread.process->pid);
@@ -139,7 +139,7 @@ void SignalDelivery::handle(Thread& thread, int signal) {
     control_.resume(thread, thread.is<Thread::Starting>() ? Resume::cont : Resume::to_syscall_exit, signal);
     return;
   }
-  thread.process->queued.take(info);
+  thread.process->false_faults.take(info);
   if (caused && in_gate(thread, regs.rip) && gate_stops_.leave_after_fault(thread)) return;
   if (caused && signal == SIGTRAP && info.si_code == TRAP_TRACE && ends_step(thread, regs)) return;
   if (caused && (signal == SIGSEGV || signal == SIGILL) && traps_.answer_instruction(thread, signal, regs)) return;

@@ -21,7 +21,7 @@ bool Steps::run_to_trap(Thread& thread, Resume how, std::optional<Stop>& other) 
   thread.signals.let_come(tracer_, thread.tid);
   siginfo_t info{};
   const bool trapped = *other == Stop{SignalStop{SIGTRAP}} && tracer_.get_siginfo(thread.tid, info) &&
-                       thread.process->queued.caused_by_instruction(info);
+                       thread.process->false_faults.caused_by_instruction(info);
   if (!trapped) return false;
   other.reset();
   user_regs_struct regs;

@@ -360,6 +360,10 @@ void StoppedCalls::leave(Thread& thread) {
     control_.set_regs(thread, regs);
     forced_.read_mask(thread);
     thread.turns.handler_returns(thread.entry.rsp);
+    // The kernel returns 0, and forces SIGSEGV, if it cannot read the frame.
+    const bool may_be_bad = regs.rax == 0;
+    if (may_be_bad && (tracer_.signal_masks(thread.tid).pending & bit_of(SIGSEGV)))
+      thread.process->false_faults.note_bad_frame();
     UnitLog& log = thread.process->unit->log;
     Event& event = log.closing(thread.serial, thread.call.row->number);
     event.registers = RegisterFile{as_bytes(regs), tracer_.get_xstate(thread.tid)};

@@ -36,7 +36,7 @@
 #include "supervisor/record/tracees/packet_ring.h"
 #include "supervisor/record/tracees/patience.h"
 #include "supervisor/record/tracees/place.h"
-#include "supervisor/record/tracees/queued_to_self.h"
+#include "supervisor/record/tracees/false_faults.h"
 #include "supervisor/record/tracees/shared_mappings.h"
 #include "supervisor/record/tracees/step_turns.h"
 #include "supervisor/record/tracees/unit_log.h"
@@ -88,7 +88,7 @@ struct Process {
   std::vector<pid_t> copies;                        // for checkpoints: children of it, by the numbers that it sees
   std::vector<pid_t> copies_to_reap;                // those of them that have ended: zombies
   TakenSignals taken;                               // by its threads, if it has several
-  QueuedToSelf queued;
+  FalseFaults false_faults;
   std::set<pid_t> attached;                     // threads that it traces, and whose stop it has not waited for
   std::shared_ptr<const VdsoPatch> vdso_patch;  // null: it has no vDSO, or one whose form is not known
   // If the process was attached to, or its parent was (NativeState):
@@ -115,6 +115,7 @@ struct CurrentCall {
   Sending sending;
   CallTimeout timeout;
   uint64_t changes_object = 0;        // an object that is mapped shared, and that it changes; 0: none
+  std::optional<uint64_t> position;   // ... where it writes to the object, if its descriptor says that
   bool goes_on = false;               // its thread is to go on after it for some instructions (StepHandover)
   bool hides_untraced = false;        // a birth that the kernel makes without the CLONE_UNTRACED that was asked for
   std::optional<SignalAction> asked;  // the mask or action that it sets
