@@ -33,6 +33,7 @@ struct Place {
 
 Place place_of(const std::string& path) {
   std::filesystem::path place(path), name;
+  if (!place.has_filename()) place = place.parent_path();  // "DIR/"
   const auto take = [&] {
     name = name.empty() ? place.filename() : place.filename() / name;
     place = place.parent_path();
@@ -57,10 +58,22 @@ Entry entry_of(const std::string& path) {
           place.name.substr(slash + 1)};
 }
 
+// What root adds to another user's trace belongs to that user, who could neither read nor remove it otherwise.
+// `directory`: in which it was made.
+void give_to_owner(int made, const Fd& directory) {
+  struct stat above {};
+  if (::geteuid() != 0 || ::fstat(directory.get(), &above) != 0 || above.st_uid == 0) return;
+  const int given = ::fchown(made, above.st_uid, above.st_gid);
+  static_cast<void>(given);  // root without that privilege keeps it
+}
+
 Fd open_place(const std::string& path, int flags) {
   constexpr mode_t kMode = 0666;
   const Place place = place_of(path);
-  return place.directory ? open_beneath(place.directory.get(), place.name, flags, kMode) : Fd();
+  if (!place.directory) return {};
+  Fd fd = open_beneath(place.directory.get(), place.name, flags, kMode);
+  if (fd && (flags & O_CREAT)) give_to_owner(fd.get(), place.directory);
+  return fd;
 }
 
 // The path of the trace's directory itself may be a link.
@@ -87,7 +100,8 @@ Result<void> sync_file(const std::string& path, int (*sync)(int) = ::fsync) {
 // must have no other name, because a write would change the file under that name too.
 Result<Fd> open_regular(const std::string& path, int flags, const char* what, struct stat& info) {
   Fd fd = open_place(path, flags & ~O_TRUNC);
-  if (!fd && errno == ENXIO) return Error{what + path + ": not a regular file", Status::damaged};  // FIFO, to write
+  const bool is_other = errno == ENXIO || errno == EISDIR;  // a FIFO or a directory, to be written to
+  if (!fd && is_other) return Error{what + path + ": not a regular file", Status::damaged};
   if (!fd || ::fstat(fd.get(), &info) != 0) return open_error(what + path);
   if (!S_ISREG(info.st_mode)) return Error{what + path + ": not a regular file", Status::damaged};
   if ((flags & O_ACCMODE) != O_RDONLY && info.st_nlink > 1)
@@ -198,14 +212,21 @@ class Disk : public Storage {
     struct stat info {};
     const Entry entry = entry_of(path);
     if (!entry.directory) return errno != ENOENT && errno != ENOTDIR;
-    if (entry.name.empty()) return true;  // "DIR/"
-    return ::fstatat(entry.directory.get(), entry.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+    if (entry.name.empty()) return true;  // "/"
+    const int found = ::fstatat(entry.directory.get(), entry.name.c_str(), &info, AT_SYMLINK_NOFOLLOW);
+    return found == 0 || (errno != ENOENT && errno != ENOTDIR);
   }
 
   Result<void> make_directory(const std::string& path) override {
     const Entry entry = entry_of(path);
-    if (entry.directory && ::mkdirat(entry.directory.get(), entry.name.c_str(), 0777) == 0) return {};
-    return errno == EEXIST ? already_exists(path) : open_error("cannot make directory " + path);
+    if (!entry.directory || ::mkdirat(entry.directory.get(), entry.name.c_str(), 0777) != 0) {
+      return errno == EEXIST ? already_exists(path) : open_error("cannot make directory " + path);
+    }
+    if (is_below(entry.name)) {
+      const Fd made = open_beneath(entry.directory.get(), entry.name, O_RDONLY | O_DIRECTORY);
+      if (made) give_to_owner(made.get(), entry.directory);
+    }
+    return {};
   }
   Result<void> link(const std::string& from, const std::string& to) override {
     const Entry old = entry_of(from), place = entry_of(to);

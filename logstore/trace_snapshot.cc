@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <ranges>
 
 #include "logstore/trace_files.h"
@@ -17,7 +18,9 @@ constexpr int kTries = 10;  // to copy volumes before they are removed
 Result<void> copy_volume(Storage& storage, const std::string& from, const std::string& to, bool shared) {
   const auto copy_files = [&](const std::string& below) -> Result<void> {
     TRY(storage.make_directory(to + below));
-    ASSIGN_OR_RETURN(const auto names, storage.list(from + below));
+    ASSIGN_OR_RETURN(auto names, storage.list(from + below));
+    // The journal comes first: it says what this is if the copy is interrupted.
+    std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name == "journal"; });
     for (const auto& name : names) {
       if (name.ends_with(".tmp")) continue;
       const std::string file = fmt::format("{}/{}", below, name);
@@ -99,11 +102,16 @@ Result<void> copy_all(Storage& storage, const TraceFiles& from, const TraceFiles
 }  // namespace
 
 Result<void> copy_window(const std::string& from, const std::string& to, bool complete_only, Storage& storage) {
-  const TraceFiles files{from}, copy{to};
+  const TraceFiles files{from};
   if (!storage.exists(files.volumes())) return Error{from + " was not recorded with --keep: it is a trace as it is"};
-  TRY(storage.make_directory(to));
-  const auto copied = copy_all(storage, files, copy, complete_only);
-  if (!copied) (void)static_cast<bool>(remove_tree(storage, to));
+  const std::string whole = (std::filesystem::path(to) / "").parent_path();
+  if (storage.exists(whole)) return already_exists(whole);
+  // Until all is there, it is called like what is left of a removed trace: `rm` removes it.
+  const std::string part = whole + kRemoving;
+  TRY(storage.make_directory(part));
+  auto copied = copy_all(storage, files, TraceFiles{part}, complete_only);
+  if (copied) copied = storage.rename(part, whole);
+  if (!copied) (void)static_cast<bool>(remove_tree(storage, part));
   return copied;
 }
 

@@ -1,6 +1,7 @@
 #include "supervisor/cli/bound_keeping.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -58,7 +59,7 @@ Result<double> replay_s(const Trace& trace, const PredictedReplay& replay, std::
   words.insert(words.end(), {std::filesystem::absolute(trace.directory()).string(), place});
   ASSIGN_OR_RETURN(auto started, start_redrive(words, 0));
   std::string said, shown;
-  wait_for_redrive(std::move(started), said, [&](std::string_view text) { shown += text; });
+  const int ended = wait_for_redrive(std::move(started), said, [&](std::string_view text) { shown += text; });
   const auto report = nlohmann::json::parse(said, nullptr, false);
   if (!report.is_object()) {
     return Error{fmt::format("redrive replay {} {} ends without a result{}{}", shell_quoted(trace.directory()), place,
@@ -70,7 +71,10 @@ Result<double> replay_s(const Trace& trace, const PredictedReplay& replay, std::
         fmt::format("its replay diverges: see redrive replay --verify {} {}", shell_quoted(trace.directory()), place),
         Status::divergence};
   }
-  if (!interval.at("error").is_null()) return Error{interval.at("error").get<std::string>()};
+  if (!interval.at("error").is_null()) {
+    const bool damaged = WIFEXITED(ended) && WEXITSTATUS(ended) == static_cast<int>(Status::damaged);
+    return Error{interval.at("error").get<std::string>(), damaged ? Status::damaged : Status::failed};
+  }
   return interval.at("seconds").get<double>();
 }
 

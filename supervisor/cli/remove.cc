@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <string_view>
 
 #include "base/beneath.h"
+#include "base/text.h"
 #include "logstore/trace.h"
 #include "logstore/trace_files.h"
 #include "supervisor/cli/words.h"
@@ -40,9 +42,23 @@ std::vector<fs::path> volumes_of(const fs::path& directory) {
   return found;
 }
 
+// Whether a recorder was killed before it wrote anything into the journal, or made the first volume.
+bool is_unbegun(const fs::path& directory) {
+  const TraceFiles files{directory.string()};
+  std::error_code failure;
+  for (fs::directory_iterator it(directory, failure), end; !failure && it != end; it.increment(failure)) {
+    const std::string name = it->path().filename();
+    if (name != kJournal && !is_directory_of_trace(name)) return false;
+  }
+  const auto journal = disk().open(files.journal());
+  if (journal) return journal.value()->size() == 0;
+  const bool has_volumes = fs::is_directory(fs::symlink_status(files.volumes(), failure));
+  return !disk().exists(files.journal()) && has_volumes && volumes_of(directory).empty();
+}
+
 bool is_trace(const fs::path& directory) {
   const auto volumes = volumes_of(directory);
-  return has_journal(directory) || std::any_of(volumes.begin(), volumes.end(), has_journal);
+  return has_journal(directory) || is_unbegun(directory) || std::any_of(volumes.begin(), volumes.end(), has_journal);
 }
 
 bool is_being_removed(const fs::path& directory) { return directory.string().ends_with(kRemoving); }
@@ -68,6 +84,11 @@ class Doomed {
     return found;
   }
 
+  bool is_empty_file(const std::string& name) const {
+    struct stat info {};
+    return fstatat(directory_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode) &&
+           info.st_size == 0;
+  }
   // Removes a file, a link, or a directory with all that is in it, if there is one.
   Result<void> remove(const std::string& name) const {
     std::error_code failure;
@@ -85,20 +106,23 @@ Doomed open_doomed(const fs::path& directory) {
   return Doomed(Fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)));
 }
 
-// Whether there is nothing left in a trace that is being removed, or only a directory of volumes without one.
-bool is_empty(const Doomed& doomed) {
-  auto names = doomed.names();
-  if (names && *names == std::vector<std::string>{kVolumes}) {
-    if (const Doomed volumes = doomed.below(kVolumes); volumes.is_open()) names = volumes.names();
-  }
-  return names && names->empty();
+// Whether nothing is in a trace that is being removed, or has only begun to be copied, but directories in which nothing
+// is, and empty journals. `in_volumes`: it is a directory of volumes.
+bool is_bare(const Doomed& doomed, bool in_volumes = false) {
+  const auto names = doomed.names();
+  return names && std::all_of(names->begin(), names->end(), [&](const std::string& name) {
+           if (name == kJournal) return doomed.is_empty_file(name);
+           if (in_volumes ? !parse_number(name) : !is_directory_of_trace(name)) return false;
+           const Doomed below = doomed.below(name);
+           return below.is_open() && is_bare(below, name == kVolumes);
+         });
 }
 
 // What is left of this trace if somebody was killed while removing it; empty if there is nothing.
 fs::path left_of(const fs::path& trace) {
   const fs::path left = trace.string() + kRemoving;
   const Doomed doomed = open_doomed(left);
-  const bool ours = doomed.is_open() && (is_trace(left) || is_empty(doomed));
+  const bool ours = doomed.is_open() && (is_trace(left) || is_bare(doomed));
   return ours ? left : fs::path();
 }
 

@@ -73,6 +73,7 @@ struct SessionServer::State {
   // Used by the thread:
   SessionHandlers handlers;
   EventLoop loop;
+  EventSource accepting;
   std::list<Bus> connections;
   std::list<BusMessage> stops;  // calls that are answered by complete()
   std::list<EventSource> timers;
@@ -146,7 +147,9 @@ Result<void> SessionServer::State::prepare() {
     if (state.leaving) systemd().event_exit(state.loop.get(), 0);
     return 0;
   };
-  TRY(check_systemd(sd.event_add_io(made, nullptr, listener.get(), EPOLLIN, accept, this), "cannot wait for clients"));
+  sd_event_source* source = nullptr;
+  TRY(check_systemd(sd.event_add_io(made, &source, listener.get(), EPOLLIN, accept, this), "cannot wait for clients"));
+  accepting.reset(source);
   return check_systemd(sd.event_add_io(made, nullptr, woken.get(), EPOLLIN, woken_up, this), "cannot wait");
 }
 
@@ -159,6 +162,7 @@ void SessionServer::State::run() {
   }
   connections.clear();
   timers.clear();
+  accepting.reset();
 }
 
 void SessionServer::State::accept_all() {
@@ -243,6 +247,11 @@ int SessionServer::State::stop(sd_bus_message* call) {
 }
 
 void SessionServer::State::answer_stops() {
+  if (stops.empty()) return;
+  // Whoever has waited for the end may use the name again.
+  accepting.reset();
+  listener = Fd();
+  directory.forget(name);
   for (const BusMessage& call : std::exchange(stops, {})) {
     if (!exit_status) {
       answer_error(call.get(), exit_status.error());

@@ -206,6 +206,27 @@ def not_a_trace(ctx):
     expect_one_line(ctx, ctx.redrive("rm", ctx.directory / "empty"), 1, "empty")
     if not (ctx.directory / "empty").exists():
         raise Failure("rm removed what is no trace")
+    # What is left of recorders that were killed before they had written anything.
+    unbegun = ctx.directory / "unbegun"
+    for begin in ((lambda: (unbegun / "journal").touch()), (lambda: (unbegun / "volumes").mkdir())):
+        unbegun.mkdir()
+        begin()
+        (unbegun / "text").write_text("precious")
+        expect_one_line(ctx, ctx.redrive("rm", unbegun), 1, "not a trace")
+        (unbegun / "text").unlink()
+        expect_one_line(ctx, ctx.redrive("check", unbegun), 1, "killed before it began")
+        ctx.expect_status(ctx.redrive("rm", unbegun), 0)
+        if unbegun.exists():
+            raise Failure("rm leaves it")
+
+
+@test("bad_input/slash_after_directory")
+def slash_after_directory(ctx):
+    ctx.expect_status(ctx.redrive("record", "--keep", "1s", "-o", f"{ctx.trace}/", "--", "true"), 0)
+    made = ctx.trace.with_name("made")
+    ctx.expect_status(ctx.redrive("snapshot", f"{ctx.trace}/", "-o", f"{made}/"), 0)
+    for trace in (ctx.trace, made):
+        ctx.expect_status(ctx.redrive("check", f"{trace}/"), 0)
 
 
 @test("bad_input/links_and_fifos", timeout_s=300)

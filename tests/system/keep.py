@@ -183,6 +183,31 @@ def short_window(ctx):
         s.expect("root", "stop", "--timeout", "500ms", "one")
 
 
+@test("keep/snapshot_killed")
+def snapshot_killed(ctx):
+    """A snapshot that is killed amid its work leaves nothing that is taken for a trace; rm removes what is left."""
+    ctx.fresh_work()
+    ctx.expect_status(ctx.redrive("record", "-o", ctx.trace, "--keep", "10s", "--", *talk(3), cwd=ctx.work), 0)
+    made = ctx.traces / "snapshot"
+    part = made.with_name(made.name + ".removing")
+    left = 0
+    for _ in range(20):
+        process = ctx.start_redrive("snapshot", ctx.trace, "-o", made)
+        while not part.exists() and not made.exists():
+            time.sleep(0.0005)
+        os.kill(process.pid, signal.SIGKILL)
+        process.finish(ctx.timeout_s)
+        if made.exists():
+            ctx.expect_status(ctx.redrive("check", made), 0)
+        else:
+            left += 1
+        ctx.expect_status(ctx.redrive("rm", made), 0)
+        if made.exists() or part.exists():
+            raise Failure("rm leaves something")
+    if not left:
+        raise Failure("no snapshot was killed before it was complete")
+
+
 @test("keep/killed")
 def killed(ctx):
     """SIGKILL of the recorder leaves a window that replays, and of which a snapshot can be made."""

@@ -207,6 +207,44 @@ def mistakes(ctx):
     ctx.expect("not finished" in outcome.stderr, outcome, "does not say that the trace is not finished")
 
 
+@test("preparing/by_root")
+def by_root(ctx):
+    """What root adds to the trace of a user is that user's."""
+    if os.geteuid() != 0:
+        raise Skip("not root")
+    needs("setpriv")
+    redrive = ctx.directory / "redrive"  # where that user can reach it
+    shutil.copy(ctx.options.redrive, redrive)
+    for directory in (ctx.work, ctx.traces, ctx.home):
+        os.chown(directory, 65534, 65534)
+    user = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", redrive)
+    ctx.expect_status(ctx.run(*user, "record", *VIRTUAL, "-o", ctx.trace, "--", "sh", "-c", "seq 3000 | sort -rn | tail -1", cwd=ctx.work), 0)
+    made = ctx.json("prepare", "--bound", "2s", "--policy", "all", ctx.trace)
+    if not made["messages"]:
+        raise Failure(f"nothing was added: {made}")
+    for path in (ctx.trace, *ctx.trace.rglob("*")):
+        if path.stat().st_uid != 65534:
+            raise Failure(f"{path} is not the user's")
+    for words in (("check", ctx.trace), ("replay", "--all", ctx.trace), ("prepare", "--bound", "3s", ctx.trace), ("rm", ctx.trace)):
+        ctx.expect_status(ctx.run(*user, *words, cwd=ctx.work), 0)
+
+
+@test("preparing/damaged")
+def damaged(ctx):
+    """The exit status says that the trace is damaged, as that of replay does."""
+    whole = ctx.trace.with_name("whole")
+    ctx.expect_status(ctx.redrive("record", "-o", whole, "--", "dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=1000000"), 0)
+    longest_s = max(interval["cpu_s"] for unit in ctx.json("ls", whole)["units"] for interval in unit["intervals"])
+    bound = f"{1.5 * longest_s:.3f}s"  # near enough for replays to be measured
+    for harm in ((lambda: os.truncate(ctx.trace / "images.seg", 0)), (lambda: ((ctx.trace / "pages").unlink(), (ctx.trace / "pages").mkdir()))):
+        shutil.copytree(whole, ctx.trace)
+        harm()
+        for words in (("check", ctx.trace), ("prepare", "--bound", bound, ctx.trace)):
+            outcome = ctx.expect_status(ctx.redrive(*words), 4)
+            ctx.expect("\n" in outcome.stderr or outcome.stdout, outcome, "says nothing")
+        shutil.rmtree(ctx.trace)
+
+
 @test("preparing/again")
 def again(ctx):
     """A prepare that changes nothing leaves what was chosen, C and T, and what was measured."""

@@ -221,6 +221,17 @@ def control(ctx):
         s.verify("root", status["trace"])
 
 
+@test("sessions/name_again")
+def name_again(ctx):
+    """When stop returns, the name is free, although the recorder may still have to look at the trace."""
+    with sessions(ctx) as s:
+        for _ in range(10):
+            s.expect("root", "start", "one", "--self-check", "--", "sh", "-c", "while :; do sleep 0.01; done")
+            s.expect("root", "stop", "one")
+            if s.listed("root"):
+                raise Failure("a session that was stopped is listed")
+
+
 @test("sessions/without_directory")
 def without_directory(ctx):
     """A user for whom redrived has not made a directory yet: a service is recorded nevertheless, a session is not started."""
