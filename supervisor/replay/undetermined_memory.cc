@@ -12,17 +12,20 @@ namespace {
 // Whether the program that executes this event was not started under redrive. An interval without an image begins with
 // a program, or with the birth of a process that goes on with its parent's.
 bool ran_before(const Trace& trace, EventRef event) {
-  const auto& intervals = trace.intervals(event.unit);
-  const auto later = std::partition_point(intervals.begin(), intervals.end(), [&](const IntervalRecord& interval) {
-    return interval.first_event <= event.event;
-  });
-  const auto is_start = [](const IntervalRecord& interval) { return interval.kind == CheckpointKind::exec; };
-  if (std::any_of(intervals.begin(), later, is_start)) return false;
-  const auto born = std::find_if(trace.units().begin(), trace.units().end(),
-                                 [&](const UnitRecord& record) { return record.unit == event.unit; });
-  // A unit has a lower number than those that it bears.
-  const bool has_parent = born != trace.units().end() && born->parent.unit && born->parent.unit < event.unit;
-  return has_parent ? ran_before(trace, born->parent) : later != intervals.begin();
+  for (;;) {
+    const auto& intervals = trace.intervals(event.unit);
+    const auto later = std::partition_point(intervals.begin(), intervals.end(), [&](const IntervalRecord& interval) {
+      return interval.first_event <= event.event;
+    });
+    const auto is_start = [](const IntervalRecord& interval) { return interval.kind == CheckpointKind::exec; };
+    if (std::any_of(intervals.begin(), later, is_start)) return false;
+    const auto born = std::find_if(trace.units().begin(), trace.units().end(),
+                                   [&](const UnitRecord& record) { return record.unit == event.unit; });
+    // A unit has a lower number than those that it bears.
+    const bool has_parent = born != trace.units().end() && born->parent.unit && born->parent.unit < event.unit;
+    if (!has_parent) return later != intervals.begin();
+    event = born->parent;
+  }
 }
 
 void add_unused_stack(const UnitState& state, std::vector<AddressRange>& ranges) {
