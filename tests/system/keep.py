@@ -226,9 +226,10 @@ def killed(ctx):
             raise Failure(f"only {len(report['intervals'])} intervals are left")
 
 
-# The child sleeps in a call that cannot be interrupted without effect: a write of which the pipe has taken a part. The parent reads the rest at last.
+# The child sleeps in a call that cannot be interrupted without effect: a write of which the pipe has taken a part. The parent reads the rest when it is told
+# to.
 SLEEPER = """
-import os, sys, time
+import os, time
 SIZE = 1 << 20
 r, w = os.pipe()
 if os.fork() == 0:
@@ -236,9 +237,8 @@ if os.fork() == 0:
     print("wrote", os.write(w, b"x" * SIZE), flush=True)
     os._exit(0)
 os.close(w)
-end = time.monotonic() + float(sys.argv[1])
 total = 0
-while time.monotonic() < end:
+while not os.path.exists("enough"):
     total += sum(range(1000))
     os.getppid()
     time.sleep(0.0001)
@@ -328,12 +328,13 @@ def sleeper(ctx):
     """A unit that cannot take a checkpoint is left out until it can; the others go on as ever, and old volumes go."""
     with sessions(ctx) as s:
         ctx.fresh_work()
-        s.expect("root", "start", "--output", ctx.work / "log", "one", "-o", ctx.trace, "--keep", "2s", "--bound", "2s", "--", "python3", "-c", SLEEPER, "9")
+        s.expect("root", "start", "--output", ctx.work / "log", "one", "-o", ctx.trace, "--keep", "2s", "--bound", "2s", "--", "python3", "-c", SLEEPER, cwd=ctx.work)
         ctx.wait_until("volumes are removed", lambda: len(volumes(ctx.trace)) > 1 and volumes(ctx.trace)[1] > 3)
         made = ctx.traces / "snapshot"
         outcome = s.expect("root", "snapshot", "one", "-o", made)
         ctx.expect("1 unit is in a call" in outcome.stderr, outcome, "does not say what is left out")
         check_window(ctx, made)
+        (ctx.work / "enough").touch()
         ctx.wait_until("it has ended", lambda: not s.listed("root"))
         said = (ctx.work / "log").read_text()
         if "wrote 1048576" not in said or "read 1048576" not in said:
