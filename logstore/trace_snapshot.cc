@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <ranges>
 
 #include "logstore/trace_files.h"
 #include "logstore/volume.h"
@@ -58,13 +57,14 @@ Result<Found> find_volumes(Storage& storage, const TraceFiles& files, bool compl
 Result<size_t> copy_newest(Storage& storage, const TraceFiles& from, const TraceFiles& to,
                            const std::vector<uint64_t>& numbers) {
   size_t copied = 0;
-  for (const uint64_t number : numbers | std::views::reverse) {
+  for (auto it = numbers.rbegin(); it != numbers.rend(); ++it) {
+    const uint64_t number = *it;
     const auto done = copy_volume(storage, from.volume(number), to.volume(number), copied > 0);
     if (!storage.exists(from.volume(number))) {
       TRY(remove_tree(storage, to.volume(number)));
       break;
     }
-    TRY(done);
+    if (!done) return done.error();
     ++copied;
   }
   return copied;

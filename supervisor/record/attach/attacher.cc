@@ -171,7 +171,9 @@ Process& Attacher::add_process(Unit& unit, const Attachable& found) {
   std::vector<std::pair<pid_t, std::shared_ptr<FdCache>>> tables;  // each with a thread that has it
   for (const auto& [tid, seized] : seizer_.threads()) {
     if (seized.pid != found.pid) continue;
-    const auto is_its = [&](const auto& table) { return syscall(SYS_kcmp, table.first, tid, KCMP_FILES, 0, 0) <= 0; };
+    const auto is_its = [tid = tid](const auto& table) {
+      return syscall(SYS_kcmp, table.first, tid, KCMP_FILES, 0, 0) <= 0;
+    };
     auto its = std::find_if(tables.begin(), tables.end(), is_its);
     if (its == tables.end()) its = tables.emplace(its, tid, std::make_shared<FdCache>());
     Thread& thread = tracees_.add_thread(process, tid, its->second);

@@ -26,7 +26,9 @@ namespace redrive {
 // Reads a value that the code inside the tracee, or the program, may change at the same time.
 template <typename T>
 T read_once(const T& value) {
-  return __atomic_load_n(&value, __ATOMIC_ACQUIRE);
+  T read;
+  __atomic_load(&value, &read, __ATOMIC_ACQUIRE);
+  return read;
 }
 
 // Consecutive records. The last one may have no result yet.
