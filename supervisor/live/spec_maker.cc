@@ -155,6 +155,7 @@ Result<void> SpecMaker::check_continued() const {
   for (const auto& [name, process] : past_.model.processes()) {
     if (!lives(name, process) || !process.has_continued || !process.parent) continue;
     const UnitId waiter = process.parent->first;
+    const auto pid = process.pid;
     const auto place = places_.find(waiter);
     if (place == places_.end()) continue;
     std::optional<EventIndex> told;
@@ -167,7 +168,7 @@ Result<void> SpecMaker::check_continued() const {
     TRY(trace_.for_each_event(waiter, place->second, events, [&](EventIndex at, const Event& event) {
       if (event.kind == EventKind::entry) entered[event.thread] = event.args;
       const auto& args = event.kind == EventKind::exit ? entered[event.thread] : event.args;
-      if (tells_of_continuing(event, args, process.pid)) told = at;
+      if (tells_of_continuing(event, args, pid)) told = at;
       return !told && event.number != SYS_kill;  // which may stop it again
     }));
     if (!told) continue;
