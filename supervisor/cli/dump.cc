@@ -203,6 +203,9 @@ Result<TimeWindow> window_of(const Trace& trace, const DumpOptions& options) {
     ASSIGN_OR_RETURN(const Moment until, parse_moment(*options.until, options.utc, span));
     window.until_ns = until.last_ns;
   }
+  if (window.since_ns && window.until_ns && *window.until_ns < *window.since_ns) {
+    return Error{fmt::format("--until {} is before --since {}", *options.until, *options.since)};
+  }
   return window;
 }
 

@@ -113,6 +113,7 @@ class Session {
 };
 
 Result<void> Session::prepare() {
+  for (const MemorySpec& spec : options_.memory) TRY(trace_->find_unit(spec.unit));
   ASSIGN_OR_RETURN(const auto wanted, find_events(*trace_, options_.breaks));
   ASSIGN_OR_RETURN(communication_, read_communication(*trace_));
   ASSIGN_OR_RETURN(breakpoint_, causal_breakpoint(communication_, wanted));

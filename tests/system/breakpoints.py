@@ -270,6 +270,8 @@ def memory(ctx):
         raise Failure(f"{shown}: not what {event['text']} sends")
     ctx.expect(f"{address:08x}: {words[:2].hex()}" in text.stdout, text, "does not dump the memory")
     expect_one_line(ctx, ctx.redrive(*place, "--memory", "1:0x10+8"), 1, "no memory at 0x10")
+    outcome = ctx.redrive(*place, "--memory", "nosuch:0+1")
+    ctx.expect(outcome.status == 1 and "nosuch" in outcome.stderr and not outcome.stdout, outcome, "replays before it looks for the unit")
 
 
 @test("breakpoints/plan")

@@ -169,7 +169,9 @@ def check_dump_since(ctx, unit, first, moment):
 
 def check_refusals(ctx):
     for words, says, status in ((("ls", "--at", "-5min"), "no interval ran at", 1), (("ls", "--at", "soon"), "'soon' is not a time", 2),
-                                (("dump", "--since", "25:00"), "is not a time", 2), (("replay", "--at", "-1h"), "no interval ran at", 1)):
+                                (("dump", "--since", "25:00"), "is not a time", 2),
+                                (("dump", "--since", "2100-01-01", "--until", "2000-01-01"), "--until 2000-01-01 is before --since 2100-01-01", 1),
+                                (("replay", "--at", "-1h"), "no interval ran at", 1)):
         outcome = ctx.redrive(*words, ctx.trace)
         ctx.expect(outcome.status == status and says in outcome.stderr and outcome.stderr.count("\n") == 1, outcome, "not refused as it should be")
 
