@@ -35,7 +35,10 @@ class FalseFaults {
   }
   // The process has got a child, which has this number for it, and whose end sends it this signal.
   void note_child(int signal, pid_t child) {
-    if (signal == SIGCHLD) return;
+    siginfo_t end{};
+    end.si_signo = signal;
+    end.si_code = CLD_EXITED;
+    if (!redrive::caused_by_instruction(end)) return;
     children_.push_back({signal, child});
     if (children_.size() > kMost) children_.pop_front();
   }
