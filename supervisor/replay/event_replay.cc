@@ -175,6 +175,7 @@ Result<Step> EventReplay::replay_signal(RedrivenThread& thread, EventIndex index
     if (verification_ && point == SignalPoint::fault) {
       TRY_STEP(verification_->before_last(thread, index, thread.regs));
     }
+    TRY(effects_.change_objects(event));
     TRY_STEP(effects_.write_memory(thread, index, event));
     redriving_.forget_process(thread.process);
     return Step::as_recorded();

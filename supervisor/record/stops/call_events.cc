@@ -225,14 +225,17 @@ void CallEvents::write_outputs(Thread& thread, const Memory& memory, Event& even
   }
 }
 
+void CallEvents::note_object_change(Thread& thread, std::optional<int64_t> result, Event& event) {
+  if (!thread.call.changes_object) return;
+  object_sharing_.note_change(thread, result, event);
+  outside_.report_changes();  // the call's own change is not one of these
+  thread.call.changes_object = 0;
+}
+
 // What the recorder knows of the process and its unit changes with the call.
 void CallEvents::note_effects(Thread& thread, int64_t result, const Memory& memory, Event& event) {
   const SyscallRow& row = *thread.call.row;
-  if (thread.call.changes_object) {
-    object_sharing_.note_change(thread, result, event);
-    outside_.report_changes();  // the call's own change is not one of these
-    thread.call.changes_object = 0;
-  }
+  note_object_change(thread, result, event);
   if (row.special == Special::write_process) foreign_.note_write(thread, result, event);
   if (is_birth(row) && result != 0 && !restarts(result)) note_birth(thread, result, memory, event);
   if (thread.call.asked && result == 0) forced_.has_asked(thread);

@@ -43,6 +43,9 @@ class CallEvents {
   void close_stopped(Thread& thread, int64_t result);
   // ... and was served. `memory`: what its record holds. `times`, `cycle`: how many calls it stands for, as in Event.
   void close_served(Thread& thread, const gate::Record& record, uint64_t times, uint32_t cycle, const Memory& memory);
+  // What the thread's call has changed in a file that others have mapped. Without a result, the thread was killed in
+  // it.
+  void note_object_change(Thread& thread, std::optional<int64_t> result, Event& event);
   // What is behind the descriptor in an argument, valid until the next call; null if that cannot be told.
   const Endpoint* endpoint(Thread& thread, int fd_arg);
   // No thread of the unit runs any more, and all that it received is known.

@@ -94,6 +94,13 @@ void Ends::note_late_writes(const Process& process, std::vector<MemoryWrite>& wr
   note_process_end(process, writes);
 }
 
+// What calls that will not return have changed in files that others have mapped.
+void Ends::note_unfinished_changes(const Process& process, Event& event) {
+  for (const auto& [serial, thread] : process.unit->threads) {
+    if (thread->process == &process && !thread->exited) events_.note_object_change(*thread, {}, event);
+  }
+}
+
 // /proc no longer shows the memory and the files of a thread that has exited.
 void Ends::show_by_another(Process& process) {
   const auto& threads = process.unit->threads;
@@ -174,6 +181,7 @@ void Ends::note_end_of_process(Thread& thread, TraceeEnd end, std::optional<Addr
   event.args[0] = static_cast<uint64_t>(call ? SignalPoint::before_syscall : SignalPoint::anywhere);
   event.fatal = true;
   note_late_writes(process, event.writes);
+  if (unit.processes.size() > 1) note_unfinished_changes(process, event);
   unit.log.add(std::move(event));
   unit.end_state.clear();
 }

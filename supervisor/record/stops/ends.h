@@ -91,6 +91,7 @@ class Ends {
   std::optional<Stop> wait_stop(pid_t tid);
 
  private:
+  void note_unfinished_changes(const Process& process, Event& event);
   void show_by_another(Process& process);
   std::optional<Address> bring_to_place(Thread& thread);
   void note_end_of_process(Thread& thread, TraceeEnd end, std::optional<Address> call = {});

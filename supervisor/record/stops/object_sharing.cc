@@ -53,6 +53,42 @@ void add_pages(Event& event, uint64_t object, uint64_t offset, std::span<const u
   }
 }
 
+// What a write that its thread was killed in can have changed at most.
+FileRange written_before_death(const Thread& thread, uint64_t size) {
+  const FileRange all{0, size};
+  if (thread.call.row->traffic == Traffic::transfer) return all;
+  uint64_t asked = 0;
+  for (const Span& span : inputs(*thread.call.row, thread.call.args, thread.process->memory)) asked += span.length;
+  const uint64_t start = thread.call.position ? *thread.call.position : end_of_write(thread, 0, size);
+  if (start < size) return {start, start + std::min(asked, size - start)};
+  return {size - std::min(asked, size), size};  // it appends
+}
+
+// What a call has changed in a file that has this size now.
+FileRange changed_range(const Thread& thread, std::optional<int64_t> result, uint64_t size) {
+  const auto& args = thread.call.args;
+  switch (thread.call.row->file_change) {
+    case FileChange::writes: {
+      if (!result) return written_before_death(thread, size);
+      const auto length = static_cast<uint64_t>(*result);
+      const uint64_t end = end_of_write(thread, length, size), start = end - std::min(end, length);
+      // A process that shares the position may have moved it meanwhile.
+      const bool moved = thread.call.position && start != *thread.call.position;
+      return moved ? FileRange{0, size} : FileRange{start, end};
+    }
+    case FileChange::replaces:
+      return {0, size};
+    case FileChange::allocates: {
+      constexpr uint64_t kMoves = FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE;
+      return {args[2], args[1] & kMoves ? size : args[2] + args[3]};
+    }
+    case FileChange::none:
+    case FileChange::resizes:
+      break;
+  }
+  return {};
+}
+
 }  // namespace
 
 bool asks_for_sharing(const Thread& thread) {
@@ -235,15 +271,13 @@ void ObjectSharing::note_growth(Thread& thread, Address start, Event& event) {
   note_contents(thread, *object, *made, {offset + before, offset + now}, event);
 }
 
-void ObjectSharing::note_change(Thread& thread, int64_t result, Event& event) {
+void ObjectSharing::note_change(Thread& thread, std::optional<int64_t> result, Event& event) {
   using Kind = ObjectChange::Kind;
-  const SyscallRow& row = *thread.call.row;
-  Process& process = *thread.process;
-  Unit& unit = *process.unit;
+  Unit& unit = *thread.process->unit;
   const uint64_t id = thread.call.changes_object;
   MappedObject* const object = objects_.find(id);
-  if (!object || is_error(result)) return;
-  if (row.file_change == FileChange::none) return;  // a replay makes the call
+  if (!object || (result && is_error(*result))) return;
+  if (thread.call.row->file_change == FileChange::none) return;  // a replay makes the call
   object_views_.note_sharing(*object, unit);
   struct stat info {};
   if (stat(changed_path(thread).c_str(), &info) != 0) {
@@ -251,19 +285,7 @@ void ObjectSharing::note_change(Thread& thread, int64_t result, Event& event) {
     return;
   }
   const auto size = static_cast<uint64_t>(info.st_size);
-  FileRange changed;
-  if (row.file_change == FileChange::writes) {
-    const auto length = static_cast<uint64_t>(result);
-    changed.end = end_of_write(thread, length, size);
-    changed.start = changed.end - std::min(changed.end, length);
-    // A process that shares the position may have moved it meanwhile.
-    if (thread.call.position && changed.start != *thread.call.position) changed = {0, size};
-  } else if (row.file_change == FileChange::replaces) {
-    changed.end = size;
-  } else if (row.file_change == FileChange::allocates) {
-    constexpr uint64_t kMoves = FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE;
-    changed = {thread.call.args[2], thread.call.args[1] & kMoves ? size : thread.call.args[2] + thread.call.args[3]};
-  }
+  FileRange changed = changed_range(thread, result, size);
   changed.end = std::min(changed.end, size);
   const bool private_views = private_views_.note_change(thread, *object, changed, version_of(info), event);
   if (!object_views_.count(*object, unit)) {
@@ -274,6 +296,7 @@ void ObjectSharing::note_change(Thread& thread, int64_t result, Event& event) {
   std::vector<FileRange> done;
   Bytes buffer;
   for (const ObjectViews::View& view : object_views_.of(*object, unit, changed)) {
+    if (view.process->end_logged) continue;
     const FileRange shown{std::max(changed.start, view.offset), std::min(changed.end, view.end())};
     if (shown.start >= shown.end) continue;
     for (const FileRange& part : without(shown, done)) {

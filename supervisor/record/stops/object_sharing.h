@@ -46,8 +46,9 @@ class ObjectSharing {
   void map_shared(Thread& thread, Address start, MapSource& source, Event& event);
   // At the exit of an mremap: a shared mapping may show more of its object than before.
   void note_growth(Thread& thread, Address start, Event& event);
-  // A call has changed an object that processes of this unit, and of no other, have mapped.
-  void note_change(Thread& thread, int64_t result, Event& event);
+  // A call has changed an object that processes of this unit, and of no other, have mapped. Without a result, its
+  // thread was killed in it.
+  void note_change(Thread& thread, std::optional<int64_t> result, Event& event);
   // Forgets objects that no process has mapped any more. It looks for them when there are twice as many objects as
   // after the last time.
   void forget_unmapped();
