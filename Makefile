@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := all
 CXX      ?= g++
 BUILD    ?= build
+# Whichever way it is named, the objects in it have one name: the dependency files (-MMD) say that.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 # Backtraces have functions and lines; to look at variables, CXXFLAGS="-Og -g".
 CXXFLAGS ?= -O2 -g1
 LDFLAGS  ?=
