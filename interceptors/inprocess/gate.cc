@@ -1024,6 +1024,7 @@ bool serve_call(Slot& s) {
     set_bit(s.fresh, argument(regs, call.closes), false);
   }
   const bool copied_is_known = is_set(s.known, argument(regs, 0));
+  s.making = s.head + 1;
   if (answer) s.phase = Phase::after;
   const uint64_t sleep = sleeps && !waits_ns ? s.sleeps : 0;  // so short a wait is no sleep
   int64_t result = answer ? answer : execute(made_with, Phase::kernel, sleep);

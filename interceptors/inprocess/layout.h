@@ -208,6 +208,7 @@ struct Slot {
   uint64_t asleep;      // number of the call; 0: none, or the baton was taken
   uint64_t sleeps;      // the last number
   uint64_t timeout[2];  // that a call has instead of its own
+  uint64_t making;      // head + 1: the call whose record is at `head` may have been made
   // The descriptors whose objects the supervisor will still know when it reads the records written so far, even if they
   // are closed by then. Only these may be closed in process, and their connections ended.
   uint64_t known[kDescriptors / 64];

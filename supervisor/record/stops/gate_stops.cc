@@ -237,7 +237,14 @@ void GateStops::disturb(Thread& thread, bool comes_out, int signal) {
   control_.run_on(thread);
 }
 
-std::optional<Address> GateStops::call_at_end(const Thread& thread, const user_regs_struct& regs) const {
+// Whether the call of the thread's slot may have been made, and is not in the ring yet.
+bool GateStops::may_be_making(const Thread& thread, const user_regs_struct& regs) const {
+  const gate::Slot& slot = *thread.process->gate->slot();
+  if (slot.making != slot.head + 1 || thread.process->gate->broken) return false;
+  return slot.phase == gate::Phase::after || is_in_call(thread, regs);
+}
+
+std::optional<Address> GateStops::call_at_end(Thread& thread, const user_regs_struct& regs) {
   const gate::Slot* const slot = slot_of(thread);
   if (!slot) return {};
   const gate::Header& at = arena_->header();
@@ -245,7 +252,9 @@ std::optional<Address> GateStops::call_at_end(const Thread& thread, const user_r
   const bool made = !enters && slot->target != slot->site;
   const PatchedSite* const site = thread.process->gate->come_by(enters ? regs.rcx : slot->site);
   if (made || !site || site->kind != SiteKind::syscall) return {};
-  return site->site;
+  if (enters || !may_be_making(thread, regs)) return site->site;
+  if (open_in_slot(thread)) thread.state = Thread::Syscall{};
+  return {};
 }
 
 void GateStops::at_boundary(Thread& thread, user_regs_struct regs) {

@@ -69,8 +69,9 @@ class GateStops {
   // continues the call, unless it is one of those that end then, which is entered again.
   void disturb(Thread& thread, bool comes_out, int signal = 0);
   // The thread was killed in the gate: the call that it was about to make; nothing if it has done nothing after its
-  // last event, or if it was no call. `regs`: as they are in the gate.
-  std::optional<Address> call_at_end(const Thread& thread, const user_regs_struct& regs) const;
+  // last event, or if it was no call. One that may have been made becomes one that stops, and does not return: others
+  // may find what it has written. `regs`: as they are in the gate.
+  std::optional<Address> call_at_end(Thread& thread, const user_regs_struct& regs);
   // A served call ended while a stop was wanted: the thread is right after it. Or it waits in a loop.
   void at_boundary(Thread& thread, user_regs_struct regs);
 
@@ -79,6 +80,7 @@ class GateStops {
   bool open_in_slot(Thread& thread);
   void set_result(Thread& thread, int64_t result);
   bool is_in_call(const Thread& thread, user_regs_struct regs) const;
+  bool may_be_making(const Thread& thread, const user_regs_struct& regs) const;
   std::optional<int64_t> cut_short_with(const Thread& thread, const user_regs_struct& regs) const;
 
   Tracer& tracer_;
