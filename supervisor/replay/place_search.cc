@@ -7,6 +7,7 @@
 
 #include "base/thread_clock.h"
 #include "supervisor/replay/probe.h"
+#include "supervisor/replay/repeated_store.h"
 #include "supervisor/replay/undetermined_memory.h"
 #include "supervisor/replay/verify.h"
 #include "supervisor/tier/registers.h"
@@ -67,6 +68,8 @@ class PlaceSearch {
   Result<std::optional<OtherMemory>> other_memory(ProcessSerial first, const std::vector<AddressRange>& except) const;
   Result<Bytes> pages_of(ProcessSerial process, Address first, size_t count) const;
   Result<SearchEnd> run_to_code(Address address, const Bytes& code);
+  bool store_as_saved(const RepeatedStore& store) const;
+  void store_rest(const RepeatedStore& store) const;
   SearchEnd never_came(Address place, ThreadStop stop) const;
 
   const Redriving& redriving_;
@@ -133,6 +136,18 @@ Result<SearchEnd> PlaceSearch::run_to_code(Address address, const Bytes& code) {
   return SearchEnd(Found{});
 }
 
+// The thread, which is at the beginning of that instruction, gets as far with it as the saved one, if that comes from
+// there. If it is elsewhere after all, it executes the rest.
+bool PlaceSearch::store_as_saved(const RepeatedStore& store) const {
+  const auto rounds = store.rounds(thread_.regs, saved_.regs);
+  return rounds && store.advance(redriving_.unit.memory(thread_), thread_.regs, *rounds);
+}
+
+// A step would be one round, after which it is there again.
+void PlaceSearch::store_rest(const RepeatedStore& store) const {
+  static_cast<void>(store.advance(redriving_.unit.memory(thread_), thread_.regs, thread_.regs.rcx));
+}
+
 SearchEnd PlaceSearch::never_came(Address place, ThreadStop stop) const {
   if (stop == ThreadStop::overdue) return not_found("the thread was not there within " + redriving_.runner.patience());
   return difference(thread_, index_, fmt::format("to come to {:#x}, where it was preempted", place),
@@ -161,7 +176,9 @@ Result<SearchEnd> PlaceSearch::find() {
     if (!differs) return SearchEnd(Found{});
   }
   const Stub& stub = redriving_.unit.stub(thread_.process);
-  auto set = Probe::set(stub, thread_.tid, saved_.regs);
+  // In the middle of this instruction, if it is one.
+  const auto store = RepeatedStore::at(stub.memory(), saved_.regs);
+  auto set = Probe::set(stub, thread_.tid, saved_.regs, store.has_value());
   if (!set) return not_found(set.error().message);
   Probe& probe = *set;
   // In a recursion, the outermost frame that differs rules out most of the wrong places.
@@ -184,6 +201,7 @@ Result<SearchEnd> PlaceSearch::find() {
   };
   const auto require = [&](Address address, const Bytes& page, Address start) {
     uint64_t word = 0;
+    if (store) return;  // it may yet store there
     if (is_foreign(address) || address - start > page.size() || page.size() - (address - start) < sizeof word) return;
     std::memcpy(&word, &page[address - start], sizeof word);
     probe.require(address, word);
@@ -192,11 +210,12 @@ Result<SearchEnd> PlaceSearch::find() {
   unsigned compared = 0;
   for (;;) {
     const ThreadStop stop = redriving_.runner.run(thread_, &probe);
-    const auto at = stop == ThreadStop::fault ? probe.at(thread_.regs) : Probe::Stop::elsewhere;
+    auto at = stop == ThreadStop::fault ? probe.at(thread_.regs) : Probe::Stop::elsewhere;
     if (at == Probe::Stop::elsewhere) {
       if (!probe.intact()) return not_found(kOverwritten);
       return never_came(saved_.regs.rip, stop);
     }
+    if (store && at == Probe::Stop::wanted && !store_as_saved(*store)) at = Probe::Stop::other_registers;
     if (const auto frame = at == Probe::Stop::wanted ? outermost() : std::nullopt) {
       require(*frame, frames, stack_page);
     } else if (at == Probe::Stop::wanted) {
@@ -212,6 +231,7 @@ Result<SearchEnd> PlaceSearch::find() {
       }
     }
     if (passes.pass()) return passes.too_often();
+    if (store && !probe.compares()) store_rest(*store);
     if (!probe.pass(thread_.tid, thread_.regs)) return not_found(kGone);
   }
   thread_.regs.orig_rax = ~0ull;

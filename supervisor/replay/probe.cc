@@ -42,6 +42,10 @@ constexpr unsigned long long user_regs_struct::*kOrder[kCompared] = {
     &user_regs_struct::r9,  &user_regs_struct::r10, &user_regs_struct::r11, &user_regs_struct::r12,
     &user_regs_struct::r13, &user_regs_struct::r14, &user_regs_struct::r15};
 
+bool counts(unsigned long long user_regs_struct::*reg) {
+  return reg == &user_regs_struct::rcx || reg == &user_regs_struct::rsi || reg == &user_regs_struct::rdi;
+}
+
 bool step(pid_t tid) {
   for (;;) {
     int status = 0;
@@ -62,13 +66,15 @@ Result<void> add_move(Calls& calls, Address from, uint64_t length, Address to) {
 // seto): the stack below the thread's pointer is the program's.
 class ComparingCode {
  public:
-  ComparingCode(Address area, const Bytes& moved, const PatchWindow& window, Address place) : area_(area) {
+  ComparingCode(Address area, const Bytes& moved, const PatchWindow& window, Address place, bool any_count)
+      : area_(area) {
     save(offsetof(Data, rax));
     append({0x9f, 0x0f, 0x90, 0xc0});  // lahf; seto %al
     save(offsetof(Data, flags));
     load(offsetof(Data, rax));
     differs(0, offsetof(Data, wanted));
     for (size_t i = 0; i < kCompared; ++i) {
+      if (any_count && counts(kOrder[i])) continue;
       differs(static_cast<uint8_t>(i + 1), offsetof(Data, wanted) + (i + 1) * sizeof(uint64_t));
     }
     for (unsigned i = 0; i < kRequired; ++i) {
@@ -130,8 +136,8 @@ class ComparingCode {
 
 }  // namespace
 
-Result<Probe> Probe::set(const Stub& stub, pid_t tid, const user_regs_struct& wanted) {
-  Probe probe(stub, wanted);
+Result<Probe> Probe::set(const Stub& stub, pid_t tid, const user_regs_struct& wanted, bool any_count) {
+  Probe probe(stub, wanted, any_count);
   const Memory& memory = stub.memory();
   ASSIGN_OR_RETURN(const auto mappings, read_mappings(stub.pid()));
   const Mapping* mapping = mapping_at(mappings, wanted.rip);
@@ -142,7 +148,7 @@ Result<Probe> Probe::set(const Stub& stub, pid_t tid, const user_regs_struct& wa
   if (window && gap) {
     Bytes moved(window->after);
     if (!memory.read(wanted.rip, moved.data(), moved.size())) return Error{"code cannot be read"};
-    const ComparingCode comparison(*gap, moved, *window, wanted.rip);
+    const ComparingCode comparison(*gap, moved, *window, wanted.rip, any_count);
     if (comparison.fits()) {
       TRY(stub.map_anonymous(tid, *gap, kAreaSize, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE));
       Data data{};
@@ -227,6 +233,7 @@ Probe::Stop Probe::at(user_regs_struct& regs) const {
   user_regs_struct a = regs, b = wanted_;
   a.orig_rax = b.orig_rax = 0;
   a.eflags &= ~kFlagsOfTracing, b.eflags &= ~kFlagsOfTracing;
+  if (any_count_) a.rcx = b.rcx, a.rsi = b.rsi, a.rdi = b.rdi;
   return std::memcmp(&a, &b, sizeof a) == 0 ? Stop::wanted : Stop::other_registers;
 }
 

@@ -21,8 +21,9 @@ namespace redrive {
 
 class Probe {
  public:
-  // Installs it. `wanted.rip` is the place. The thread is a stopped one of the stub's.
-  static Result<Probe> set(const Stub& stub, pid_t tid, const user_regs_struct& wanted);
+  // Installs it. `wanted.rip` is the place. `any_count`: it is a repeated string instruction, and the registers that it
+  // counts with, rcx, rsi and rdi, may be any. The thread is a stopped one of the stub's.
+  static Result<Probe> set(const Stub& stub, pid_t tid, const user_regs_struct& wanted, bool any_count = false);
 
   // Whether the thread, stopped by a SIGTRAP with these registers, is at the place, and whether they are all that is
   // wanted. If it is there, `regs.rip` becomes the place.
@@ -41,7 +42,8 @@ class Probe {
   bool intact() const;
 
  private:
-  Probe(const Stub& stub, const user_regs_struct& wanted) : stub_(&stub), wanted_(wanted) {}
+  Probe(const Stub& stub, const user_regs_struct& wanted, bool any_count)
+      : stub_(&stub), wanted_(wanted), any_count_(any_count) {}
   // Pages of shared code, which are somewhere else for the time being: where they were is a copy.
   struct Moved {
     AddressRange pages;
@@ -56,6 +58,7 @@ class Probe {
 
   const Stub* stub_;
   user_regs_struct wanted_;
+  bool any_count_;
   Bytes original_;  // what the place held
   Bytes inserted_;
   std::optional<Moved> moved_;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <set>
 
@@ -44,6 +45,12 @@ Thread* executing_in(const Process& process) {
     return thread.process == &process && inside && row && executes_program(*row, thread.call.args);
   });
   return found == threads.end() ? nullptr : found->second;
+}
+
+bool is_syscall_at(const Memory& memory, Address address) {
+  constexpr std::array<uint8_t, kSyscallSize> kSyscall{0x0f, 0x05};
+  std::array<uint8_t, kSyscallSize> there{};
+  return memory.get(address, there) && there == kSyscall;
 }
 
 }  // namespace
@@ -147,6 +154,7 @@ std::optional<Address> Ends::bring_to_place(Thread& thread) {
     const bool made = static_cast<int64_t>(regs.rax) != -ENOSYS;  // which is what a call finds there at its entry
     return made ? std::nullopt : std::optional<Address>(regs.rip - kSyscallSize);
   }
+  if (!moved && is_syscall_at(process.memory, regs.rip)) return regs.rip;
   if (moved || process.threads > 1) {
     findings_.add_unsure(
         unit, fmt::format("process {} was killed while it ran, and others find what it has written", process.pid));
