@@ -63,7 +63,7 @@ class PlaceSearch {
  private:
   struct OtherMemory {
     ProcessSerial process = 0;
-    Address address = 0;  // 0: the registers differ
+    Address address = 0;
   };
   Result<std::optional<OtherMemory>> other_memory(ProcessSerial first, const std::vector<AddressRange>& except) const;
   Result<Bytes> pages_of(ProcessSerial process, Address first, size_t count) const;
@@ -157,8 +157,8 @@ SearchEnd PlaceSearch::never_came(Address place, ThreadStop stop) const {
 Result<SearchEnd> PlaceSearch::find() {
   ASSIGN_OR_RETURN(const auto undetermined, undetermined_memory(redriving_, place_.state, index_));
   const ProcessSerial memory = place_.state.memory_of(thread_.process);
-  const auto here = [&](std::vector<AddressRange> except) -> Result<std::optional<OtherMemory>> {
-    if (!same_xstate(get_xstate(thread_.tid), saved_.xstate)) return std::optional(OtherMemory{});
+  const auto same_extended = [&] { return same_xstate(get_xstate(thread_.tid), saved_.xstate); };
+  const auto here = [&](std::vector<AddressRange> except) {
     except.insert(except.end(), undetermined.begin(), undetermined.end());
     return other_memory(memory, except);
   };
@@ -171,7 +171,7 @@ Result<SearchEnd> PlaceSearch::find() {
   if (!std::holds_alternative<Found>(written)) return written;
   user_regs_struct regs = thread_.regs;
   regs.orig_rax = saved_.regs.orig_rax;
-  if (same_registers(regs, saved_.regs)) {
+  if (same_registers(regs, saved_.regs) && same_extended()) {
     ASSIGN_OR_RETURN(const auto differs, here({}));
     if (!differs) return SearchEnd(Found{});
   }
@@ -199,9 +199,10 @@ Result<SearchEnd> PlaceSearch::find() {
     }
     return std::nullopt;
   };
+  AddressRange stored{};  // by that instruction, between its beginning and the place
   const auto require = [&](Address address, const Bytes& page, Address start) {
     uint64_t word = 0;
-    if (store) return;  // it may yet store there
+    if (stored.start < address + sizeof word && address < stored.end) return;  // it has yet to store there
     if (is_foreign(address) || address - start > page.size() || page.size() - (address - start) < sizeof word) return;
     std::memcpy(&word, &page[address - start], sizeof word);
     probe.require(address, word);
@@ -215,7 +216,11 @@ Result<SearchEnd> PlaceSearch::find() {
       if (!probe.intact()) return not_found(kOverwritten);
       return never_came(saved_.regs.rip, stop);
     }
-    if (store && at == Probe::Stop::wanted && !store_as_saved(*store)) at = Probe::Stop::other_registers;
+    if (store && at == Probe::Stop::wanted) {
+      stored = {thread_.regs.rdi, saved_.regs.rdi};
+      if (!store_as_saved(*store)) at = Probe::Stop::other_registers;
+    }
+    if (at == Probe::Stop::wanted && !same_extended()) at = Probe::Stop::other_registers;
     if (const auto frame = at == Probe::Stop::wanted ? outermost() : std::nullopt) {
       require(*frame, frames, stack_page);
     } else if (at == Probe::Stop::wanted) {
@@ -224,8 +229,14 @@ Result<SearchEnd> PlaceSearch::find() {
       if (++compared == kComparisons) {
         return not_found(fmt::format("all registers were equal {} times, and memory differed", kComparisons));
       }
-      if (differs->address && differs->process == memory) {
-        const Address word = differs->address & ~uint64_t{7}, page = word & ~(kPageSize - 1);
+      auto told_by = differs;
+      if (stored.start <= differs->address && differs->address < stored.end) {
+        std::vector<AddressRange> except = foreign;
+        except.push_back(stored);
+        ASSIGN_OR_RETURN(told_by, here(except));
+      }
+      if (told_by && told_by->process == memory) {
+        const Address word = told_by->address & ~uint64_t{7}, page = word & ~(kPageSize - 1);
         ASSIGN_OR_RETURN(const Bytes held, pages_of(memory, page, 1));
         require(word, held, page);
       }
