@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := all
 CXX      ?= g++
 BUILD    ?= build
-# Whichever way it is named, the objects in it have one name: the dependency files (-MMD) say that.
+# The dependency files (-MMD) hold the names of the objects, so these must not depend on how the directory is named.
 override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 # Backtraces have functions and lines; to look at variables, CXXFLAGS="-Og -g".
 CXXFLAGS ?= -O2 -g1
