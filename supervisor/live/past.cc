@@ -33,6 +33,8 @@ class Cursor {
     events_.clear();
     TRY(trace_->for_each_event(unit_, first_, std::min(end_, first_ + kAtOnce), [&](EventIndex, const Event& event) {
       events_.push_back(event);
+      // One reading does not know what was guessed in the one before it.
+      if (event.time.known()) events_.back().time.at_ns = latest_ns_ = std::max(latest_ns_, event.time.at_ns);
       return true;
     }));
     return events_.empty() ? nullptr : &events_[0];
@@ -47,6 +49,7 @@ class Cursor {
   EventIndex end_;
   EventIndex first_ = 0;
   size_t at_ = 0;
+  uint64_t latest_ns_ = 0;
   std::vector<Event> events_;
 };
 

@@ -90,4 +90,31 @@ TEST_CASE("add_signals: a receipt needs its send") {
   CHECK(needs[0].sender == EventRef{1, 7});
 }
 
+TEST_CASE("read_past: what one unit has sent is in the order in which it was sent, however it was stored") {
+  constexpr uint64_t kChannel = 7, kTo_ns = 100'000'000;
+  constexpr EventIndex kSends = 200, kStoredFirst = 60;
+  MemoryStorage storage;
+  auto writer = TraceWriter::create("/t", Settings{}, storage).value();
+  writer->add(UnitRecord{1, 101, {}, {}});
+  writer->add(IntervalRecord{1, 0, CheckpointKind::exec, 0, false, 101, "program", 0});
+  for (EventIndex i = 0; i < kSends; ++i) {
+    Event send;
+    send.number = SYS_write;
+    send.result = 1;
+    send.send = Send{kChannel, 1, 0};
+    send.time = {10'000'000, kTo_ns, 0};
+    writer->append(1, send);
+    if (i + 1 == kStoredFirst) REQUIRE(writer->flush());
+  }
+  REQUIRE(writer->finish({}));
+  const auto trace = Trace::open("/t", storage);
+  REQUIRE_MESSAGE(trace, trace.error().message);
+  const auto past = read_past(**trace, {{1, kSends}}, {});
+  REQUIRE_MESSAGE(past, past.error().message);
+  std::vector<EventIndex> order;
+  for (const auto& piece : past->in_flight.pieces(kChannel)) order.push_back(piece.send.event);
+  CHECK_EQ(order.size(), kSends);
+  CHECK(std::is_sorted(order.begin(), order.end()));
+}
+
 }  // namespace redrive::past_test
