@@ -47,10 +47,13 @@ Thread* executing_in(const Process& process) {
   return found == threads.end() ? nullptr : found->second;
 }
 
-bool is_syscall_at(const Memory& memory, Address address) {
+// Whether the program's own instruction there is a system call, whatever replaces it.
+bool is_syscall_at(const Process& process, Address address) {
   constexpr std::array<uint8_t, kSyscallSize> kSyscall{0x0f, 0x05};
   std::array<uint8_t, kSyscallSize> there{};
-  return memory.get(address, there) && there == kSyscall;
+  if (!process.memory.get(address, there)) return false;
+  if (const Gate* const gate = process.tier()) gate->undo_patches(address, there);
+  return there == kSyscall;
 }
 
 }  // namespace
@@ -154,7 +157,7 @@ std::optional<Address> Ends::bring_to_place(Thread& thread) {
     const bool made = static_cast<int64_t>(regs.rax) != -ENOSYS;  // which is what a call finds there at its entry
     return made ? std::nullopt : std::optional<Address>(regs.rip - kSyscallSize);
   }
-  if (!moved && is_syscall_at(process.memory, regs.rip)) return regs.rip;
+  if (!moved && is_syscall_at(process, regs.rip)) return regs.rip;
   if (moved || process.threads > 1) {
     findings_.add_unsure(
         unit, fmt::format("process {} was killed while it ran, and others find what it has written", process.pid));

@@ -252,7 +252,7 @@ std::optional<Address> GateStops::call_at_end(Thread& thread, const user_regs_st
   const bool made = !enters && slot->target != slot->site;
   const PatchedSite* const site = thread.process->gate->come_by(enters ? regs.rcx : slot->site);
   if (made || !site || site->kind != SiteKind::syscall) return {};
-  if (enters || !may_be_making(thread, regs)) return site->site;
+  if (!may_be_making(thread, regs)) return site->site;
   if (open_in_slot(thread)) thread.state = Thread::Syscall{};
   return {};
 }
